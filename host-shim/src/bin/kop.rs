@@ -1,0 +1,2 @@
+//! The standalone broker.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Commands of this repository.
+fn main() {}
