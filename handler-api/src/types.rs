@@ -20,7 +20,10 @@ pub struct Position {
 
 impl Position {
     /// No position: the host finds the place by index.
-    pub const UNKNOWN: Self = Self { ledger: -1, entry: -1 };
+    pub const UNKNOWN: Self = Self {
+        ledger: -1,
+        entry: -1,
+    };
 
     /// A position in a ledger.
     #[must_use]
@@ -62,7 +65,12 @@ pub struct Segment {
 
 impl From<SharedBytes> for Segment {
     fn from(bytes: SharedBytes) -> Self {
-        Self { bytes, fd: -1, offset: 0, length: 0 }
+        Self {
+            bytes,
+            fd: -1,
+            offset: 0,
+            length: 0,
+        }
     }
 }
 
@@ -88,7 +96,10 @@ impl Entry {
     /// Length in bytes over all segments.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.segments.iter().map(|s| s.bytes.len() + usize::try_from(s.length).unwrap_or(usize::MAX)).sum()
+        self.segments
+            .iter()
+            .map(|s| s.bytes.len() + usize::try_from(s.length).unwrap_or(usize::MAX))
+            .sum()
     }
 
     /// Whether the entry holds no bytes.
@@ -193,7 +204,10 @@ pub struct ApiError {
 impl ApiError {
     /// An error of a known kind.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code: code as u32, message: Text::from(message.into()) }
+        Self {
+            code: code as u32,
+            message: Text::from(message.into()),
+        }
     }
 
     /// The kind; a number from a newer peer is [`ErrorCode::Internal`].

@@ -1,0 +1,178 @@
+//! Topics, namespaces and brokers: what Pulsar's admin API and namespace service offer.
+//!
+//! Names are full Pulsar names: `persistent://tenant/namespace/topic`. It must not know Kafka's names.
+
+use std::collections::HashMap;
+
+use prost::Message;
+
+use crate::control::{Event, Nothing, operations};
+
+operations! {
+    /// Looks at topics by name; an unknown one is answered without `found`, and never created.
+    DescribeTopics = 0x0101: TopicNames => TopicList;
+    /// All topics of a namespace, partitioned ones once (not their partitions), by name.
+    ListTopics = 0x0102: Namespace => TopicList;
+    /// Creates a partitioned topic (or a non-partitioned one with 0 partitions). `Conflict` if it exists,
+    /// `NotFound` if its namespace does not.
+    CreateTopic = 0x0103: Topic => Topic;
+    /// Expands a topic and changes its properties. `Conflict` if a changed property was required to be different.
+    UpdateTopic = 0x0104: TopicChange => Topic;
+    /// Deletes a topic with all its partitions and data. Open handles die.
+    DeleteTopic = 0x0105: TopicName => Nothing;
+    /// Creates tenant and namespace if they are missing.
+    EnsureNamespace = 0x0106: Namespace => Nothing;
+    /// The namespaces of a tenant.
+    ListNamespaces = 0x0107: Tenant => NamespaceList;
+    /// The brokers that are alive.
+    ListBrokers = 0x0108: Nothing => Cluster;
+}
+
+/// One topic's name.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TopicName {
+    /// Full name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Names of topics.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TopicNames {
+    /// Full names.
+    #[prost(string, repeated, tag = "1")]
+    pub names: Vec<String>,
+}
+
+/// A topic.
+#[derive(Clone, PartialEq, Message)]
+pub struct Topic {
+    /// Full name, without a partition's suffix.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Whether it exists.
+    #[prost(bool, tag = "2")]
+    pub found: bool,
+    /// Number of partitions; 0 for a non-partitioned topic.
+    #[prost(uint32, tag = "3")]
+    pub partitions: u32,
+    /// Properties, stored with the topic.
+    #[prost(map = "string, string", tag = "4")]
+    pub properties: HashMap<String, String>,
+    /// When it was created, in ms since the epoch; 0 if the host does not know.
+    #[prost(int64, tag = "5")]
+    pub created_ms: i64,
+}
+
+/// Topics in order of the request, or by name.
+#[derive(Clone, PartialEq, Message)]
+pub struct TopicList {
+    /// The topics.
+    #[prost(message, repeated, tag = "1")]
+    pub topics: Vec<Topic>,
+}
+
+/// A change of a topic.
+#[derive(Clone, PartialEq, Message)]
+pub struct TopicChange {
+    /// Full name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// New number of partitions, not smaller than before; 0 leaves it.
+    #[prost(uint32, tag = "2")]
+    pub partitions: u32,
+    /// Properties to set.
+    #[prost(map = "string, string", tag = "3")]
+    pub set: HashMap<String, String>,
+    /// Properties to remove.
+    #[prost(string, repeated, tag = "4")]
+    pub remove: Vec<String>,
+}
+
+/// A tenant's name.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Tenant {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub tenant: String,
+}
+
+/// A namespace, `tenant/namespace`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Namespace {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+}
+
+/// Namespaces by name.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NamespaceList {
+    /// Names, `tenant/namespace`.
+    #[prost(string, repeated, tag = "1")]
+    pub namespaces: Vec<String>,
+}
+
+/// The cluster as this broker sees it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Cluster {
+    /// `clusterName`.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The asked broker's own id.
+    #[prost(string, tag = "2")]
+    pub local_broker: String,
+    /// All brokers that are alive, by id.
+    #[prost(message, repeated, tag = "3")]
+    pub brokers: Vec<Broker>,
+}
+
+/// A broker that is alive.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Broker {
+    /// Id: `host:port` of its lookup service.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// What the handler of the asking plugin's protocol advertises there; may be empty.
+    #[prost(string, tag = "2")]
+    pub protocol_data: String,
+}
+
+/// Ownership of topics moved: kept lookups of them are stale.
+#[derive(Clone, PartialEq, Message)]
+pub struct OwnershipChanged {
+    /// Full names of the topics (or partitions) concerned; empty means all.
+    #[prost(string, repeated, tag = "1")]
+    pub topics: Vec<String>,
+    /// Whether this broker owns them now.
+    #[prost(bool, tag = "2")]
+    pub acquired: bool,
+}
+
+impl Event for OwnershipChanged {
+    const OP: u32 = 0x0101;
+}
+
+/// Topics were created, changed or deleted, by anyone.
+#[derive(Clone, PartialEq, Message)]
+pub struct TopicsChanged {
+    /// Full names of the topics (without partition suffix); empty means all.
+    #[prost(string, repeated, tag = "1")]
+    pub topics: Vec<String>,
+}
+
+impl Event for TopicsChanged {
+    const OP: u32 = 0x0102;
+}
+
+/// The set of brokers, or what one advertises, changed.
+#[derive(Clone, PartialEq, Message)]
+pub struct BrokersChanged {
+    /// The new view.
+    #[prost(message, optional, tag = "1")]
+    pub cluster: Option<Cluster>,
+}
+
+impl Event for BrokersChanged {
+    const OP: u32 = 0x0103;
+}
