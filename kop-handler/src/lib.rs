@@ -1,1 +1,7 @@
-//! placeholder
+//! A Kafka protocol handler for Apache Pulsar: the plugin that a broker loads as `libkop_handler.so`.
+//!
+//! This file exports the root module and nothing else; `ARCHITECTURE.md` is the map of the rooms.
+
+pub mod clock;
+pub mod config;
+pub mod error;

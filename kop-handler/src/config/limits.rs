@@ -1,0 +1,82 @@
+//! Every bound of the plugin, by name. It must not know what is bounded.
+
+use super::Config;
+
+/// Bounds on queues, buffers and batches. Sizes are in bytes, times in ms, unless a name says otherwise.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Largest frame of a Produce request: its batches, and room for names.
+    pub max_produce_frame: usize,
+    /// Largest frame of any other request. Empty elements of one or two bytes become structs of a hundred, so that a
+    /// decoded request may be a hundred times its frame.
+    pub max_frame: usize,
+    /// Size of a connection's front buffer: frames that fit are read together, larger ones into buffers of their own.
+    pub front_buffer: usize,
+    /// Requests in flight per connection.
+    pub max_in_flight_per_connection: usize,
+    /// Bytes of requests in flight per connection.
+    pub max_bytes_in_flight_per_connection: usize,
+    /// Bytes of requests in flight over all connections.
+    pub max_bytes_in_flight: usize,
+    /// Connections served at once.
+    pub max_connections: usize,
+    /// Time that a started frame may take to arrive.
+    pub frame_timeout_ms: u64,
+    /// Time in which a peer must take some bytes of its replies.
+    pub write_timeout_ms: u64,
+    /// Slices in one vectored write (`IOV_MAX` is 1024).
+    pub max_write_slices: usize,
+    /// Finished replies that a connection holds while its peer does not read, in bytes: above it, no request is dispatched.
+    pub max_reply_bytes_per_connection: usize,
+    /// Fetch sessions kept (Kafka: `max.incremental.fetch.session.cache.slots`).
+    pub max_fetch_sessions: usize,
+    /// Partitions over all fetch sessions.
+    pub max_fetch_session_partitions: usize,
+    /// Time after which an unused fetch session may be evicted for another.
+    pub fetch_session_min_eviction_ms: u64,
+    /// Most bytes in one Fetch reply, whatever the client asks (Kafka: `fetch.max.bytes`).
+    pub max_fetch_bytes: usize,
+    /// Longest wait of a Fetch.
+    pub max_fetch_wait_ms: u64,
+    /// Log lines about refused requests and connections, per minute.
+    pub refusal_log_lines_per_minute: u32,
+    /// Topics that have metric series of their own; further ones share one series.
+    pub max_metric_topics: usize,
+}
+
+impl Limits {
+    /// The bounds under a configuration.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let budget = config.max_message_publish_buffer_mb * MIB;
+        // A frame of several partitions holds a batch for each; twice the largest batch is what clients' own
+        // `max.request.size` amounts to, and 16 MiB lets small batches of many partitions through.
+        let max_produce_frame = (2 * config.max_message_size + MIB)
+            .max(16 * MIB)
+            .min(MAX_FRAME);
+        Self {
+            max_produce_frame,
+            max_frame: 2 * MIB,
+            front_buffer: 16 * 1024,
+            max_in_flight_per_connection: config.max_queued_requests,
+            max_bytes_in_flight_per_connection: budget.min(2 * max_produce_frame),
+            max_bytes_in_flight: budget,
+            max_connections: config.max_connections,
+            frame_timeout_ms: 60_000,
+            write_timeout_ms: 60_000,
+            max_write_slices: 1_024,
+            max_reply_bytes_per_connection: 64 * MIB,
+            max_fetch_sessions: 1_000,
+            max_fetch_session_partitions: 1_000_000,
+            fetch_session_min_eviction_ms: 120_000,
+            max_fetch_bytes: 55 * MIB,
+            max_fetch_wait_ms: 300_000,
+            refusal_log_lines_per_minute: 60,
+            max_metric_topics: 1_000,
+        }
+    }
+}
+
+const MIB: usize = 1024 * 1024;
+/// KoP's and Kafka's bound on a frame (`socket.request.max.bytes`).
+const MAX_FRAME: usize = 100 * MIB;

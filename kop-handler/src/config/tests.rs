@@ -1,0 +1,183 @@
+//! Facts about the configuration.
+
+use super::*;
+
+fn pairs(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+    let mut map: HashMap<String, String> = pairs
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+    map.entry("kafkaListeners".to_owned())
+        .or_insert_with(|| "PLAINTEXT://127.0.0.1:9092".to_owned());
+    map
+}
+
+fn config(given: &[(&str, &str)]) -> Config {
+    Config::parse(&pairs(given)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(given: &[(&str, &str)]) -> String {
+    let error = Config::parse(&pairs(given)).expect_err("must be refused");
+    assert_eq!(error.kind(), ErrorCode::InvalidConfiguration);
+    error.to_string()
+}
+
+#[test]
+fn defaults_hold_when_only_listeners_are_given() {
+    let config = config(&[]);
+    assert_eq!(config.max_queued_requests, 500);
+    assert_eq!(config.connection_max_idle_ms, 600_000);
+    assert_eq!(config.kafka_metadata_namespace, "__kafka");
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    assert_eq!(config.values().len(), Config::SETTINGS.len());
+}
+
+#[test]
+fn a_malformed_value_names_key_value_and_remedy() {
+    for (key, value, remedy) in [
+        ("maxQueuedRequests", "many", "whole number from 1"),
+        ("maxQueuedRequests", "0", "whole number from 1"),
+        ("allowAutoTopicCreation", "yes", "true or false"),
+        ("kafkaTenant", "a/b", "letters"),
+        ("connectionMaxIdleMs", "-2", "whole number from -1"),
+    ] {
+        let text = refusal(&[(key, value)]);
+        assert!(
+            text.starts_with(&format!("{key}={value}: ")) && text.contains(remedy),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn unknown_keys_of_ours_are_warned_about_by_name_and_others_are_not() {
+    let config = config(&[
+        ("kafkaListenerz", "x"),
+        ("kopFoo", "1"),
+        ("zookeeperServers", "z"),
+    ]);
+    assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+    assert!(config.warnings.iter().any(|w| w.contains("kafkaListenerz")));
+    assert!(config.warnings.iter().any(|w| w.contains("kopFoo")));
+}
+
+#[test]
+fn transactions_do_not_prevent_the_start_but_are_warned_about() {
+    let on = config(&[("kafkaTransactionCoordinatorEnabled", "true")]);
+    assert!(
+        on.warnings
+            .iter()
+            .any(|w| w.contains("transactions are not built yet")),
+        "{:?}",
+        on.warnings
+    );
+    assert!(
+        config(&[("kafkaTransactionCoordinatorEnabled", "false")])
+            .warnings
+            .is_empty()
+    );
+}
+
+#[test]
+fn security_that_is_not_built_refuses_the_start() {
+    for (key, value) in [
+        ("saslAllowedMechanisms", "PLAIN"),
+        ("authenticationEnabled", "true"),
+        ("authorizationEnabled", "true"),
+        ("entryFormat", "pulsar"),
+        ("kafkaListeners", "SASL_SSL://127.0.0.1:9093"),
+    ] {
+        assert!(refusal(&[(key, value)]).contains("built yet"), "{key}");
+    }
+    assert!(
+        config(&[("entryFormat", "kafka"), ("saslAllowedMechanisms", "")])
+            .warnings
+            .is_empty()
+    );
+}
+
+#[test]
+fn passwords_are_not_repeated_in_warnings() {
+    let config = config(&[("kopSslKeystorePassword", "hunter2")]);
+    assert_eq!(config.warnings.len(), 1);
+    assert!(!config.warnings.concat().contains("hunter2"));
+}
+
+#[test]
+fn listeners_advertise_themselves_unless_told_otherwise() {
+    let plain = config(&[("kafkaListeners", "PLAINTEXT://127.0.0.1:0")]);
+    let [listener] = plain.listeners.as_slice() else {
+        panic!("{:?}", plain.listeners)
+    };
+    assert_eq!(
+        (listener.bind.to_string(), listener.advertised.to_string()),
+        ("127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned())
+    );
+
+    let two = config(&[
+        ("kafkaListeners", "in://0.0.0.0:9092,out://[::]:9093"),
+        (
+            "kafkaAdvertisedListeners",
+            "in://advertisedAddress:9092,out://kafka.example.org:443",
+        ),
+        ("kafkaProtocolMap", "in:PLAINTEXT,out:plaintext"),
+        ("advertisedAddress", "10.0.0.7"),
+    ]);
+    let shown: Vec<String> = two
+        .listeners
+        .iter()
+        .map(|l| format!("{} {} {}", l.name, l.bind, l.advertised))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "in 0.0.0.0:9092 10.0.0.7:9092",
+            "out [::]:9093 kafka.example.org:443"
+        ]
+    );
+}
+
+#[test]
+fn the_deprecated_key_and_an_empty_host_are_understood() {
+    let map: HashMap<String, String> = [
+        ("listeners", "PLAINTEXT://:9092"),
+        ("advertisedAddress", "broker-1"),
+    ]
+    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+    .into();
+    let config = Config::parse(&map).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        config
+            .listeners
+            .iter()
+            .all(|l| l.bind.host == "broker-1" && l.advertised.host == "broker-1")
+    );
+}
+
+#[test]
+fn listeners_that_cannot_work_are_refused() {
+    for (value, names) in [
+        ("PLAINTEXT://0.0.0.0:9092", "kafkaAdvertisedListeners"),
+        ("PLAINTEXT://[::]:9092", "kafkaAdvertisedListeners"),
+        ("PLAINTEXT://127.0.0.1:99999", "port"),
+        ("PLAINTEXT://127.0.0.1", "NAME://host:port"),
+        ("127.0.0.1:9092", "NAME://host:port"),
+        ("PLAINTEXT://::1:9092", "NAME://host:port"),
+        ("PLAINTEXT://127.0.0.1:1,PLAINTEXT://127.0.0.1:2", "twice"),
+        ("internal://127.0.0.1:1", "kafkaProtocolMap"),
+        (",", "at least one"),
+    ] {
+        let text = refusal(&[("kafkaListeners", value)]);
+        assert!(
+            text.contains(names) && text.contains("kafkaListeners"),
+            "{value}: {text}"
+        );
+    }
+    let text = refusal(&[("kafkaAdvertisedListeners", "SSL://a:1")]);
+    assert!(
+        text.contains("kafkaAdvertisedListeners=SSL://a:1"),
+        "{text}"
+    );
+    let none = Config::parse(&HashMap::new()).expect_err("listeners are required");
+    assert!(none.to_string().contains("kafkaListeners is missing"));
+}
