@@ -703,6 +703,11 @@ impl Handler {
             .event(E::OP, crate::control::encode(event).into());
     }
 
+    /// Tells the plugin of an event that is encoded already.
+    pub fn raw_event(&self, op: u32, payload: Bytes) {
+        self.object.event(op, payload.into());
+    }
+
     /// See [`ProtocolHandler::metrics`].
     #[must_use]
     pub fn metrics(&self) -> Bytes {

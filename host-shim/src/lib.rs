@@ -1,1 +1,4 @@
-//! placeholder
+//! Hosts for protocol handler plugins: a durable embedded broker, and what hosts share.
+
+pub mod embedded;
+pub mod events;
