@@ -1,4 +1,13 @@
-//! Hosts for protocol handler plugins: a durable embedded broker, and what hosts share.
+//! Hosts for protocol handler plugins: the loader, a durable embedded broker, a simulated one.
+//!
+//! A host never links a plugin; it loads it from `protocolHandlerDirectory`. Nothing here knows Kafka.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "this broker runs on Linux only: it relies on fdatasync, fallocate and the ELF loader as Linux has them"
+);
 
 pub mod embedded;
 pub mod events;
+pub mod names;
+pub mod sim;
