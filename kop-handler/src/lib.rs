@@ -5,3 +5,5 @@
 pub mod clock;
 pub mod config;
 pub mod error;
+pub mod format;
+pub mod log;

@@ -1,0 +1,87 @@
+//! KoP's `kafka` format: a Pulsar metadata header, then the client's record batch unchanged.
+//!
+//! Nothing is encoded again on the way in or out, and the batch keeps the base offset that the client sent (0): the
+//! reader sets it from the entry's index. See `FORMATS.md`. It must not know where entries are kept.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
+
+use super::metadata::{KeyValue, MessageMetadata, MetadataView};
+use super::{Batch, DecodeError};
+
+/// Name of the property that marks the format.
+pub(super) const FORMAT_PROPERTY: &str = "entry.format";
+/// Its value.
+pub(super) const FORMAT_VALUE: &str = "kafka";
+/// Length of a record batch's header up to its records.
+pub const BATCH_HEADER: usize = 61;
+/// Where the length field of a batch starts counting.
+const LENGTH_END: usize = 12;
+const MAGIC_AT: usize = 16;
+
+/// What stands before the batch: the size of the metadata (u32), then the metadata.
+pub(super) fn envelope(messages: u32, publish_time_ms: i64) -> Bytes {
+    let metadata = MessageMetadata {
+        producer_name: String::new(),
+        sequence_id: 0,
+        publish_time: u64::try_from(publish_time_ms).unwrap_or(0),
+        properties: vec![KeyValue {
+            key: FORMAT_PROPERTY.to_owned(),
+            value: FORMAT_VALUE.to_owned(),
+        }],
+        num_messages_in_batch: Some(i32::try_from(messages).unwrap_or(i32::MAX)),
+    };
+    let length = metadata.encoded_len();
+    let mut bytes = BytesMut::with_capacity(4 + length);
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    metadata.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// Checks that the payload is one batch of magic 2, and makes its header contiguous.
+pub(super) fn decode(view: &MetadataView, payload: Vec<Bytes>) -> Result<Batch, DecodeError> {
+    let pieces = gather(payload, BATCH_HEADER);
+    let total: usize = pieces.iter().map(Bytes::len).sum();
+    let Some(header) = pieces.first().and_then(|piece| piece.get(..BATCH_HEADER)) else {
+        return Err(DecodeError::Batch("shorter than a header"));
+    };
+    match header.get(MAGIC_AT) {
+        Some(2) => {}
+        Some(0 | 1) => return Err(DecodeError::NotBuilt("message sets of magic 0 and 1")),
+        _ => return Err(DecodeError::Batch("unknown magic")),
+    }
+    let declared = header
+        .get(8..LENGTH_END)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(i32::from_be_bytes)
+        .and_then(|length| usize::try_from(length).ok())
+        .map(|length| length.saturating_add(LENGTH_END));
+    if declared != Some(total) {
+        return Err(DecodeError::Batch("its length is not the entry's"));
+    }
+    Ok(Batch {
+        pieces,
+        publish_time_ms: view.publish_time_ms,
+    })
+}
+
+/// The same bytes, with at least `head` of them in the first piece if there are so many. Copies only what it must.
+fn gather(mut pieces: Vec<Bytes>, head: usize) -> Vec<Bytes> {
+    pieces.retain(|piece| !piece.is_empty());
+    if pieces.first().is_none_or(|first| first.len() >= head) {
+        return pieces;
+    }
+    let mut joined = BytesMut::with_capacity(head);
+    let mut rest = Vec::with_capacity(pieces.len());
+    for mut piece in pieces {
+        let missing = head - joined.len();
+        joined.extend_from_slice(&piece.split_to(missing.min(piece.len())));
+        if !piece.is_empty() {
+            rest.push(piece);
+        }
+    }
+    let mut gathered = Vec::with_capacity(rest.len() + 1);
+    gathered.push(joined.freeze());
+    gathered.extend(rest);
+    gathered
+}
