@@ -1,1 +1,10 @@
-//! placeholder
+//! What the whole-product tests and the benchmark share: starting and stopping brokers, obtaining other
+//! people's clients by package name, and running their programs. It knows the product only from outside:
+//! its binary, its plugin and its ports.
+
+pub mod broker;
+pub mod process;
+pub mod rd;
+pub mod reference;
+pub mod skip;
+pub mod tools;

@@ -1,0 +1,61 @@
+//! Skipping a test for a named reason, and what `--require-all` makes of it.
+//!
+//! The standard test runner knows no skip at run time, so a skipped test returns early after writing one line to the
+//! file named by `KOP_TEST_SKIPS`; `cargo verify` reads that file and takes those tests out of the passed ones.
+
+use std::io::Write;
+
+/// Set to `1` to make every skip a failure.
+pub const REQUIRE_ALL: &str = "KOP_REQUIRE_ALL";
+/// Names the file to which skips are appended, one `test: reason` line each.
+pub const SKIPS_FILE: &str = "KOP_TEST_SKIPS";
+
+/// Whether an environment variable is set to something other than `0` or nothing.
+pub fn flag(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Records that the running test was skipped for `reason`; panics if everything is required.
+pub fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    assert!(
+        !flag(REQUIRE_ALL),
+        "everything is required, but {test} cannot run: {reason}"
+    );
+    println!("SKIPPED {test}: {reason}");
+    let Ok(path) = std::env::var(SKIPS_FILE) else {
+        return;
+    };
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path);
+    if let Ok(mut file) = file {
+        let _ = writeln!(file, "{test}: {reason}");
+    }
+}
+
+/// Unwraps a `Result` whose error is the reason why a test cannot run here, or skips the test.
+#[macro_export]
+macro_rules! or_skip {
+    ($available:expr) => {
+        match $available {
+            Ok(value) => value,
+            Err(reason) => {
+                $crate::skip::skip(&reason.to_string());
+                return;
+            }
+        }
+    };
+}
+
+/// Returns from the test as skipped unless the long variants were asked for (`cargo verify --long`).
+#[macro_export]
+macro_rules! long_only {
+    () => {
+        if !$crate::skip::flag("KOP_TEST_LONG") {
+            println!("left to --long");
+            return;
+        }
+    };
+}
