@@ -7,3 +7,4 @@ pub mod config;
 pub mod error;
 pub mod format;
 pub mod log;
+pub mod wire;
