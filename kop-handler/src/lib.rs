@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod coordinator;
 pub mod error;
 pub mod format;
 pub mod log;
