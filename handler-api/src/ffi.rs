@@ -237,6 +237,9 @@ pub type HostObject = HostAbi_TO<RArc<()>>;
 /// A handler as it crosses.
 pub type HandlerObject = HandlerAbi_TO<RBox<()>>;
 
+/// A handler, or why it could not be made.
+pub type Made = RResult<HandlerObject, ApiError>;
+
 /// What a plugin library exports.
 #[repr(C)]
 #[derive(StableAbi)]
@@ -247,7 +250,7 @@ pub struct HandlerModule {
     pub abi_version: extern "C" fn() -> RString,
     /// Makes the handler; must not do anything else.
     #[sabi(last_prefix_field)]
-    pub new_handler: extern "C" fn() -> HandlerObject,
+    pub new_handler: extern "C" fn() -> Made,
 }
 
 impl RootModule for HandlerModuleRef {
@@ -258,7 +261,7 @@ impl RootModule for HandlerModuleRef {
 }
 
 /// Builds the root module that a plugin exports; `new_handler` is made by [`crate::export_handler!`].
-pub fn root_module(new_handler: extern "C" fn() -> HandlerObject) -> HandlerModuleRef {
+pub fn root_module(new_handler: extern "C" fn() -> Made) -> HandlerModuleRef {
     use abi_stable::prefix_type::PrefixTypeTrait;
     HandlerModule {
         abi_version: own_version,
@@ -271,11 +274,16 @@ extern "C" fn own_version() -> RString {
     RString::from(ABI_VERSION)
 }
 
-/// Wraps a handler for the crossing; used by [`crate::export_handler!`].
+/// Makes a handler behind the fence; used by [`crate::export_handler!`].
+pub fn make_handler<H: ProtocolHandler>(make: impl FnOnce() -> H) -> Made {
+    fence("making the handler", || handler_object(make())).into()
+}
+
+/// Wraps a handler for the crossing.
 pub fn handler_object(handler: impl ProtocolHandler) -> HandlerObject {
     HandlerAbi_TO::from_value(
         HandlerAdapter {
-            inner: Arc::new(handler),
+            inner: Guarded::new(Arc::new(handler)),
         },
         TD_Opaque,
     )
@@ -283,7 +291,12 @@ pub fn handler_object(handler: impl ProtocolHandler) -> HandlerObject {
 
 /// Wraps a host's services for the crossing.
 pub fn host_object(services: Arc<dyn HostServices>) -> HostObject {
-    HostAbi_TO::from_ptr(RArc::new(HostAdapter { inner: services }), TD_Opaque)
+    HostAbi_TO::from_ptr(
+        RArc::new(HostAdapter {
+            inner: Guarded::new(services),
+        }),
+        TD_Opaque,
+    )
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -303,10 +316,44 @@ fn panicked(what: &str, payload: &(dyn std::any::Any + Send)) -> ApiError {
     ApiError::new(ErrorCode::Internal, format!("{what} panicked: {text}"))
 }
 
+/// A value that is dropped behind the fence: the other side may drop what holds it, and a destructor that panics there
+/// would end the process.
+struct Guarded<T>(Option<T>);
+
+impl<T> Guarded<T> {
+    fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Deref for Guarded<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // Emptied by `drop` only.
+        self.0
+            .as_ref()
+            .expect("a guarded value lives until its drop")
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        let _ = fence("a destructor", move || drop(value));
+    }
+}
+
 /// A future whose panics become errors.
 struct Fenced<F> {
     what: &'static str,
     inner: Option<Pin<Box<F>>>,
+}
+
+impl<F> Drop for Fenced<F> {
+    fn drop(&mut self) {
+        let unfinished = self.inner.take();
+        let _ = fence(self.what, move || drop(unfinished));
+    }
 }
 
 impl<T, F: Future<Output = Result<T, ApiError>>> Future for Fenced<F> {
@@ -376,7 +423,7 @@ fn from_list<T>(results: RVec<RResult<T, ApiError>>) -> Vec<Result<T, ApiError>>
 // Host: services → ABI → client
 
 struct HostAdapter {
-    inner: Arc<dyn HostServices>,
+    inner: Guarded<Arc<dyn HostServices>>,
 }
 
 impl HostAbi for HostAdapter {
@@ -564,7 +611,7 @@ impl Host {
 // Handler: plugin → ABI → client
 
 struct HandlerAdapter {
-    inner: Arc<dyn ProtocolHandler>,
+    inner: Guarded<Arc<dyn ProtocolHandler>>,
 }
 
 impl HandlerAbi for HandlerAdapter {

@@ -32,8 +32,8 @@ macro_rules! export_handler {
     ($make:expr) => {
         #[::abi_stable::export_root_module]
         fn handler_api_root_module() -> $crate::ffi::HandlerModuleRef {
-            extern "C" fn new_handler() -> $crate::ffi::HandlerObject {
-                $crate::ffi::handler_object($make)
+            extern "C" fn new_handler() -> $crate::ffi::Made {
+                $crate::ffi::make_handler(|| $make)
             }
             $crate::ffi::root_module(new_handler)
         }

@@ -7,7 +7,10 @@ compile_error!(
     "this broker runs on Linux only: it relies on fdatasync, fallocate and the ELF loader as Linux has them"
 );
 
+pub mod config;
 pub mod embedded;
 pub mod events;
+pub mod loader;
+pub mod logging;
 pub mod names;
 pub mod sim;
