@@ -16,7 +16,7 @@ operations! {
     /// Creates a partitioned topic (or a non-partitioned one with 0 partitions). `Conflict` if it exists,
     /// `NotFound` if its namespace does not.
     CreateTopic = 0x0103: Topic => Topic;
-    /// Expands a topic and changes its properties. `Conflict` if a changed property was required to be different.
+    /// Expands a topic and changes its properties. `Conflict` if it is not as [`TopicChange::expect`] says.
     UpdateTopic = 0x0104: TopicChange => Topic;
     /// Deletes a topic with all its partitions and data. Open handles die.
     DeleteTopic = 0x0105: TopicName => Nothing;
@@ -87,6 +87,10 @@ pub struct TopicChange {
     /// Properties to remove.
     #[prost(string, repeated, tag = "4")]
     pub remove: Vec<String>,
+    /// Properties that must stand like this for anything to be changed (compare-and-set), one that is absent counting
+    /// as empty. `Conflict` if one does not.
+    #[prost(map = "string, string", tag = "5")]
+    pub expect: HashMap<String, String>,
 }
 
 /// A tenant's name.
