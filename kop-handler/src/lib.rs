@@ -9,3 +9,4 @@ pub mod error;
 pub mod format;
 pub mod log;
 pub mod wire;
+pub mod topics;

@@ -1,0 +1,47 @@
+//! What the broker gives to topics that are configured otherwise nowhere. It must not know topics.
+
+use super::definition::Definition;
+use crate::config::Config;
+
+/// A broker-wide value of a topic configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerDefault {
+    /// Kafka's name of the topic configuration.
+    pub topic_name: &'static str,
+    /// The value, as text.
+    pub value: String,
+}
+
+/// Where this broker differs from Kafka's defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerDefaults {
+    values: Vec<ServerDefault>,
+}
+
+impl ServerDefaults {
+    /// What the broker's own settings say.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            values: vec![ServerDefault {
+                topic_name: "max.message.bytes",
+                value: config.max_message_size.to_string(),
+            }],
+        }
+    }
+
+    /// The broker's own value of a configuration, where it has one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values
+            .iter()
+            .find(|default| default.topic_name == name)
+            .map(|default| default.value.as_str())
+    }
+
+    /// The value that holds for a topic without one.
+    #[must_use]
+    pub fn value(&self, definition: &Definition) -> &str {
+        self.get(definition.name).unwrap_or(definition.default)
+    }
+}

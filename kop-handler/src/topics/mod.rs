@@ -1,0 +1,160 @@
+//! Topics as Kafka clients see them: names, ids, partitions, configurations, who leads what.
+//!
+//! A cached view over the host's topics. Reading order: [`names`], `topic`, `view` (the cache), `leaders`, `changes`
+//! (creating, growing, altering, deleting), [`configs`], [`nodes`]. It must not know requests, groups or sockets.
+
+mod changes;
+pub mod configs;
+mod leaders;
+pub mod names;
+pub mod nodes;
+mod topic;
+mod view;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use handler_api::Host;
+use parking_lot::{Mutex, RwLock};
+
+use crate::clock::Clock;
+use crate::config::Config;
+
+use self::configs::ServerDefaults;
+use self::leaders::Owners;
+use self::names::Names;
+use self::nodes::Advertised;
+use self::view::Cache;
+
+pub use self::changes::{AutoCreation, MAX_PARTITIONS_PER_REQUEST};
+pub use self::leaders::Leaders;
+pub use self::topic::{ID_PROPERTY, Topic};
+
+/// Most topics that the view keeps; one more and it starts anew. A topic takes about half a kilobyte.
+const MAX_CACHED_TOPICS: usize = 200_000;
+/// Most partitions whose remote owner is remembered; one more and it starts anew.
+const MAX_CACHED_OWNERS: usize = 200_000;
+
+/// The view of all topics; shared by every room that needs one.
+pub struct Topics {
+    host: Host,
+    clock: Arc<dyn Clock>,
+    names: Names,
+    allowed: Vec<Allowed>,
+    default_partitions: u32,
+    auto_create: bool,
+    defaults: ServerDefaults,
+    cluster_id: String,
+    cache: RwLock<Cache>,
+    owners: RwLock<Owners>,
+    local: RwLock<Arc<Advertised>>,
+    creating: Mutex<HashMap<String, changes::Creation>>,
+}
+
+impl Topics {
+    /// The view under a configuration; nothing is read before it is asked for.
+    #[must_use]
+    pub fn new(host: Host, clock: Arc<dyn Clock>, config: &Config) -> Arc<Self> {
+        let names = Names::new(
+            &config.kafka_tenant,
+            &config.kafka_namespace,
+            &config.kafka_metadata_tenant,
+            &config.kafka_metadata_namespace,
+        );
+        let local = Advertised::new(config.listeners.iter().map(|listener| {
+            let advertised = &listener.advertised;
+            (&*listener.name, advertised.host.as_str(), advertised.port)
+        }));
+        Arc::new(Self {
+            host,
+            clock,
+            allowed: Allowed::parse(
+                &config.kop_allowed_namespaces,
+                &config.kafka_tenant,
+                names.user_namespace(),
+            ),
+            names,
+            default_partitions: config.default_num_partitions,
+            auto_create: config.allow_auto_topic_creation,
+            defaults: ServerDefaults::new(config),
+            cluster_id: config.cluster_name.clone(),
+            cache: RwLock::default(),
+            owners: RwLock::default(),
+            local: RwLock::new(Arc::new(local)),
+            creating: Mutex::default(),
+        })
+    }
+
+    /// How names are made.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Kafka's cluster id: Pulsar's cluster name.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// What the broker gives to topics that have no configuration of their own.
+    #[must_use]
+    pub fn defaults(&self) -> &ServerDefaults {
+        &self.defaults
+    }
+
+    /// Partitions of a topic that is created without a number.
+    #[must_use]
+    pub fn default_partitions(&self) -> u32 {
+        self.default_partitions
+    }
+}
+
+impl fmt::Debug for Topics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topics")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One entry of `kopAllowedNamespaces`: namespaces whose topics are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Allowed {
+    /// `tenant/namespace`.
+    Namespace(String),
+    /// `tenant/*`.
+    Tenant(String),
+}
+
+impl Allowed {
+    /// Reads the setting; empty means the namespace of short names.
+    fn parse(setting: &str, tenant: &str, user_namespace: &str) -> Vec<Self> {
+        let entries: Vec<Self> = setting
+            .split(',')
+            .map(|entry| entry.trim().replace("${tenant}", tenant))
+            .filter(|entry| !entry.is_empty())
+            .map(|entry| match entry.strip_suffix("/*") {
+                Some(tenant) => Self::Tenant(tenant.to_owned()),
+                None => Self::Namespace(entry),
+            })
+            .collect();
+        if entries.is_empty() {
+            return vec![Self::Namespace(user_namespace.to_owned())];
+        }
+        entries
+    }
+
+    fn holds(&self, namespace: &str) -> bool {
+        match self {
+            Self::Namespace(allowed) => allowed == namespace,
+            Self::Tenant(tenant) => namespace
+                .split_once('/')
+                .is_some_and(|(of, _)| of == tenant),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
