@@ -1,0 +1,194 @@
+//! The table of what is served: one line per API key, with its versions and its handler.
+//!
+//! Everything follows from it: dispatch, the versions that ApiVersions advertises, the names in metrics. A handler
+//! lives in a file of its own, `api/<group>/<api_name>.rs`, as
+//! `pub(crate) async fn handle(server: &Arc<Server>, call: &Call, request: XRequest) -> XResponse`, and never sees a
+//! version outside of its line. It must not know sockets.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use handler_api::Host;
+use kafka_protocol::messages::ApiKey;
+use kafka_protocol::protocol::{Encodable, HeaderVersion};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::config::{Config, Limits};
+use crate::wire::WireError;
+use crate::wire::response::{self, Encoded};
+
+pub(crate) mod security;
+
+/// What every handler works on: made once by `plugin`, shared by all connections.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Settings.
+    pub(crate) config: Config,
+    /// Bounds.
+    pub(crate) limits: Limits,
+    /// Time and randomness.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The broker's services.
+    pub(crate) host: Host,
+}
+
+/// Who a client is. Until SASL exists everybody is [`Principal::anonymous`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Principal {
+    /// Name, as in Kafka's `User:<name>`.
+    pub(crate) name: Arc<str>,
+    /// The host's number of the authenticated session, 0 for none (`handler_api::auth::Identity::session`).
+    pub(crate) session: u64,
+}
+
+impl Principal {
+    /// A client that did not authenticate.
+    pub(crate) fn anonymous() -> Self {
+        Self {
+            name: "ANONYMOUS".into(),
+            session: 0,
+        }
+    }
+}
+
+/// What a client calls itself in ApiVersions (KIP-511).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientSoftware {
+    /// E.g. `apache-kafka-java`.
+    pub(crate) name: String,
+    /// E.g. `4.3.1`.
+    pub(crate) version: String,
+}
+
+/// What the requests of one connection share.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Number of the connection, unique in the plugin's life.
+    pub(crate) id: u64,
+    /// Set by ApiVersions.
+    pub(crate) software: Mutex<Option<Arc<ClientSoftware>>>,
+    /// Appends of one connection are made in the order of their requests: a Produce holds this from its first poll
+    /// until its appends are handed over. The lock is fair, and first polls come in the order of arrival.
+    pub(crate) produce_turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Connection {
+    /// A fresh connection.
+    pub(crate) fn new(id: u64) -> Self {
+        Self {
+            id,
+            software: Mutex::new(None),
+            produce_turn: Arc::default(),
+        }
+    }
+}
+
+/// One request beside its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Version of the request, within its line of the table.
+    pub(crate) version: i16,
+    /// The client's name for itself; empty if it has none.
+    pub(crate) client_id: Arc<str>,
+    /// Where the client is.
+    pub(crate) peer: SocketAddr,
+    /// Name of the listener that the client came in by.
+    pub(crate) listener: Arc<str>,
+    /// Who the client is.
+    pub(crate) principal: Arc<Principal>,
+    /// What the requests of its connection share.
+    pub(crate) connection: Arc<Connection>,
+}
+
+impl Call {
+    /// What the client called itself in ApiVersions, if it did.
+    pub(crate) fn client_software(&self) -> Option<Arc<ClientSoftware>> {
+        self.connection.software.lock().clone()
+    }
+}
+
+/// A reply that can be put on the wire: the codec's structs, and our own where those would copy records.
+pub(crate) trait Answer {
+    /// The bytes; `None` if the request wants no reply.
+    fn encode(self, correlation_id: i32, version: i16) -> Result<Option<Encoded>, WireError>;
+}
+
+impl<R: Encodable + HeaderVersion> Answer for R {
+    fn encode(self, correlation_id: i32, version: i16) -> Result<Option<Encoded>, WireError> {
+        response::encode(correlation_id, version, &self).map(Some)
+    }
+}
+
+/// The work on one request. Its first poll decodes the body.
+pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Option<Encoded>, WireError>> + Send>>;
+
+/// One line of the table.
+pub(crate) struct Line {
+    /// The API.
+    pub(crate) key: ApiKey,
+    /// Its name, as in Kafka's documentation.
+    pub(crate) name: &'static str,
+    /// Oldest version handled.
+    pub(crate) min: i16,
+    /// Newest version handled.
+    pub(crate) max: i16,
+    /// Whether ApiVersions names it. What is only answered to be refused (SASL on a plaintext listener) is not.
+    pub(crate) advertised: bool,
+    /// Starts the work: correlation id, body.
+    pub(crate) start: fn(Arc<Server>, Call, i32, Bytes) -> Work,
+}
+
+/// `Key min..=max => group::module;`, or `=> hidden group::module;` for what is answered but not advertised.
+macro_rules! table {
+    (@advertised hidden) => { false };
+    (@advertised) => { true };
+    ($($key:ident $min:literal ..= $max:literal => $($hidden:ident)? [$($handler:tt)+];)+) => {
+        /// Every API that is served, by key.
+        pub(crate) static TABLE: &[Line] = &[$(Line {
+            key: ApiKey::$key,
+            name: stringify!($key),
+            min: $min,
+            max: $max,
+            advertised: table!(@advertised $($hidden)?),
+            start: |server, call, correlation_id, body| Box::pin(async move {
+                let version = call.version;
+                let request = crate::wire::request::decode(version, &body)?;
+                drop(body);
+                let reply = $($handler)+::handle(&server, &call, request).await;
+                Answer::encode(reply, correlation_id, version)
+            }),
+        },)+];
+    };
+}
+
+table! {
+    SaslHandshake 0..=1 => hidden [security::sasl_handshake];
+    ApiVersions 0..=4 => [security::api_versions];
+    SaslAuthenticate 0..=2 => hidden [security::sasl_authenticate];
+}
+
+/// The line of an API key.
+pub(crate) fn line(key: i16) -> Option<&'static Line> {
+    TABLE.iter().find(|line| line.key as i16 == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order_and_within_what_the_codec_knows() {
+        for pair in TABLE.windows(2) {
+            let [first, second] = pair else { continue };
+            assert!((first.key as i16) < second.key as i16, "{} after {}", second.name, first.name);
+        }
+        for line in TABLE {
+            let codec = line.key.valid_versions();
+            assert!(codec.min <= line.min && line.min <= line.max && line.max <= codec.max, "{}", line.name);
+        }
+    }
+}
