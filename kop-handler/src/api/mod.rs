@@ -18,9 +18,11 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::config::{Config, Limits};
+use crate::metrics::Metrics;
 use crate::wire::WireError;
 use crate::wire::response::{self, Encoded};
 
+pub(crate) mod refuse;
 pub(crate) mod security;
 
 /// What every handler works on: made once by `plugin`, shared by all connections.
@@ -34,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) clock: Arc<dyn Clock>,
     /// The broker's services.
     pub(crate) host: Host,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
 }
 
 /// Who a client is. Until SASL exists everybody is [`Principal::anonymous`].
@@ -111,20 +115,31 @@ impl Call {
     }
 }
 
+/// What a request comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// A reply.
+    Bytes(Encoded),
+    /// The client wants none (Produce with acks=0).
+    Silent,
+    /// The client wants none and must learn that something failed: its connection is closed.
+    Close,
+}
+
 /// A reply that can be put on the wire: the codec's structs, and our own where those would copy records.
 pub(crate) trait Answer {
-    /// The bytes; `None` if the request wants no reply.
-    fn encode(self, correlation_id: i32, version: i16) -> Result<Option<Encoded>, WireError>;
+    /// The bytes.
+    fn encode(self, correlation_id: i32, version: i16) -> Result<Reply, WireError>;
 }
 
 impl<R: Encodable + HeaderVersion> Answer for R {
-    fn encode(self, correlation_id: i32, version: i16) -> Result<Option<Encoded>, WireError> {
-        response::encode(correlation_id, version, &self).map(Some)
+    fn encode(self, correlation_id: i32, version: i16) -> Result<Reply, WireError> {
+        response::encode(correlation_id, version, &self).map(Reply::Bytes)
     }
 }
 
 /// The work on one request. Its first poll decodes the body.
-pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Option<Encoded>, WireError>> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Reply, WireError>> + Send>>;
 
 /// One line of the table.
 pub(crate) struct Line {
@@ -138,22 +153,38 @@ pub(crate) struct Line {
     pub(crate) max: i16,
     /// Whether ApiVersions names it. What is only answered to be refused (SASL on a plaintext listener) is not.
     pub(crate) advertised: bool,
+    /// Whether it waits for others by its nature (a long poll, a joining member): `requestTimeoutMs` does not bound it.
+    pub(crate) waits: bool,
     /// Starts the work: correlation id, body.
     pub(crate) start: fn(Arc<Server>, Call, i32, Bytes) -> Work,
 }
 
-/// `Key min..=max => group::module;`, or `=> hidden group::module;` for what is answered but not advertised.
+impl Line {
+    /// Its place in the table.
+    pub(crate) fn place(&self) -> usize {
+        TABLE
+            .iter()
+            .position(|line| line.key == self.key)
+            .unwrap_or(usize::MAX)
+    }
+}
+
+/// `Key min..=max => [group::module];`, with `hidden` for what is answered but not advertised and `waits` for what
+/// waits by its nature in front of the handler.
 macro_rules! table {
-    (@advertised hidden) => { false };
-    (@advertised) => { true };
-    ($($key:ident $min:literal ..= $max:literal => $($hidden:ident)? [$($handler:tt)+];)+) => {
+    (@is $wanted:ident) => { false };
+    (@is hidden hidden $($rest:ident)*) => { true };
+    (@is waits waits $($rest:ident)*) => { true };
+    (@is $wanted:ident $other:ident $($rest:ident)*) => { table!(@is $wanted $($rest)*) };
+    ($($key:ident $min:literal ..= $max:literal => $($flag:ident)* [$($handler:tt)+];)+) => {
         /// Every API that is served, by key.
         pub(crate) static TABLE: &[Line] = &[$(Line {
             key: ApiKey::$key,
             name: stringify!($key),
             min: $min,
             max: $max,
-            advertised: table!(@advertised $($hidden)?),
+            advertised: !table!(@is hidden $($flag)*),
+            waits: table!(@is waits $($flag)*),
             start: |server, call, correlation_id, body| Box::pin(async move {
                 let version = call.version;
                 let request = crate::wire::request::decode(version, &body)?;
@@ -184,11 +215,20 @@ mod tests {
     fn the_table_is_in_order_and_within_what_the_codec_knows() {
         for pair in TABLE.windows(2) {
             let [first, second] = pair else { continue };
-            assert!((first.key as i16) < second.key as i16, "{} after {}", second.name, first.name);
+            assert!(
+                (first.key as i16) < second.key as i16,
+                "{} after {}",
+                second.name,
+                first.name
+            );
         }
         for line in TABLE {
             let codec = line.key.valid_versions();
-            assert!(codec.min <= line.min && line.min <= line.max && line.max <= codec.max, "{}", line.name);
+            assert!(
+                codec.min <= line.min && line.min <= line.max && line.max <= codec.max,
+                "{}",
+                line.name
+            );
         }
     }
 }

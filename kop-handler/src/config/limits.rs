@@ -60,7 +60,8 @@ impl Limits {
             front_buffer: 16 * 1024,
             max_in_flight_per_connection: config.max_queued_requests,
             max_bytes_in_flight_per_connection: budget.min(2 * max_produce_frame),
-            max_bytes_in_flight: budget,
+            // The largest frame must fit, whatever the operator allows.
+            max_bytes_in_flight: budget.max(max_produce_frame),
             max_connections: config.max_connections,
             frame_timeout_ms: 60_000,
             write_timeout_ms: 60_000,

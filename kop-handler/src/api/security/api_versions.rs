@@ -64,7 +64,11 @@ fn refusal(fault: &Fault) -> ApiVersionsResponse {
 }
 
 fn advertised(line: &Line) -> ApiVersion {
-    let min = if line.key == ApiKey::Produce { 0 } else { line.min };
+    let min = if line.key == ApiKey::Produce {
+        0
+    } else {
+        line.min
+    };
     ApiVersion::default()
         .with_api_key(line.key as i16)
         .with_min_version(min)
@@ -102,6 +106,11 @@ mod tests {
         let encoded = unsupported_version(7).unwrap_or_else(|error| panic!("{error}"));
         let bytes = encoded.segments.concat();
         // length, correlation id, error 35, one key: 18, 0 to 4
-        assert_eq!(bytes, [0, 0, 0, 16, 0, 0, 0, 7, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4]);
+        assert_eq!(
+            bytes,
+            [
+                0, 0, 0, 16, 0, 0, 0, 7, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4
+            ]
+        );
     }
 }

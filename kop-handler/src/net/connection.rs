@@ -1,0 +1,422 @@
+//! One connection: bytes → requests → dispatch → replies in order. One task does it all; a request that waits keeps
+//! neither the reader nor later requests waiting.
+//!
+//! ```text
+//!   socket ─▶ framer ─▶ budget ─▶ table ─▶ pipeline ─▶ output ─▶ socket
+//!               │          │                  │           │
+//!               └──────────┴── no read while one of them is full
+//! ```
+//!
+//! A frame's bytes are taken from the budgets before its body is read into memory of its own. Whatever cannot be
+//! served (malformed, too large, an unknown key or version) closes the connection without a reply, once the requests
+//! before it are answered. It must not know what a request means.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::messages::ApiKey;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+use super::Shared;
+use super::output::Output;
+use super::pipeline::{Dispatch, Pipeline};
+use crate::api::{self, Call, Connection, Principal, Reply};
+use crate::wire::WireError;
+use crate::wire::framer::{FrameError, FrameLimits, Framer};
+use crate::wire::request::RequestHead;
+
+/// Where a connection came from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) id: u64,
+    pub(super) peer: SocketAddr,
+    pub(super) listener: Arc<str>,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the peer closed it")]
+    PeerClosed,
+    #[error("the peer closed it inside a frame")]
+    CutShort,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it was silent for connectionMaxIdleMs")]
+    Idle,
+    #[error("a frame took too long to arrive")]
+    SlowFrame,
+    #[error("the peer does not take its replies")]
+    SlowReader,
+    #[error("the plugin closes")]
+    Closing,
+    #[error("an unanswerable request")]
+    Refused,
+    #[error("a Produce with acks=0 failed")]
+    SilentFailure,
+}
+
+/// A request that closes its connection.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    #[error("API key {0} is not served")]
+    Key(i16),
+    #[error("version {version} of {api} is not served")]
+    Version { api: &'static str, version: i16 },
+}
+
+/// Memory for a frame, being waited for.
+type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+struct State {
+    shared: Arc<Shared>,
+    origin: Origin,
+    connection: Arc<Connection>,
+    principal: Arc<Principal>,
+    client_id: Arc<str>,
+    framer: Framer,
+    /// A whole frame that waits for memory.
+    held: Option<Bytes>,
+    /// Memory for the frame that is being read, or held.
+    reserved: Option<OwnedSemaphorePermit>,
+    waiting: Option<Waiting>,
+    pipeline: Pipeline,
+    output: Output,
+    /// Set when nothing is read any more; the connection ends when what is in flight is answered.
+    ending: Option<End>,
+    active: bool,
+    last_activity: Instant,
+    /// Since when the reader waits for the rest of a frame.
+    frame_since: Option<Instant>,
+    last_write: Instant,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn run(shared: Arc<Shared>, origin: Origin, stream: TcpStream) {
+    let metrics = &shared.server.metrics;
+    metrics.alive_channels.add(1);
+    tracing::debug!(peer = %origin.peer, listener = %origin.listener, "connection opened");
+    let mut state = State::new(Arc::clone(&shared), origin);
+    let end = state.serve(stream).await;
+    if state.active {
+        metrics.active_channels.add(-1);
+    }
+    metrics.alive_channels.add(-1);
+    tracing::debug!(peer = %state.origin.peer, client = %state.client_id, reason = %end, "connection closed");
+}
+
+impl State {
+    fn new(shared: Arc<Shared>, origin: Origin) -> Self {
+        let now = Instant::now();
+        Self {
+            connection: Arc::new(Connection::new(origin.id)),
+            principal: Arc::new(Principal::anonymous()),
+            client_id: "".into(),
+            framer: Framer::new(FrameLimits {
+                produce: shared.server.limits.max_produce_frame,
+                other: shared.server.limits.max_frame,
+                front: shared.server.limits.front_buffer,
+            }),
+            held: None,
+            reserved: None,
+            waiting: None,
+            pipeline: Pipeline::new(Arc::clone(&shared.server)),
+            output: Output::default(),
+            ending: None,
+            active: false,
+            last_activity: now,
+            frame_since: None,
+            last_write: now,
+            shared,
+            origin,
+        }
+    }
+
+    async fn serve(&mut self, mut stream: TcpStream) -> End {
+        let (mut reader, mut writer) = stream.split();
+        let mut closing = self.shared.closing.subscribe();
+        let mut timer = pin!(tokio::time::sleep(Duration::from_secs(3600)));
+        let max_slices = self.shared.server.limits.max_write_slices;
+        loop {
+            std::future::poll_fn(|cx| {
+                self.pump(cx);
+                Poll::Ready(())
+            })
+            .await;
+            self.collect();
+            if let Some(end) = self.finished() {
+                return end;
+            }
+            self.arm(timer.as_mut());
+            let may_read = self.may_read();
+            let may_advance = !self.pipeline.is_empty();
+            tokio::select! {
+                biased;
+                written = self.output.write_to(&mut writer, max_slices), if !self.output.is_empty() => match written {
+                    Ok(written) => self.wrote(written),
+                    Err(error) => return error.into(),
+                },
+                () = self.pipeline.advance(), if may_advance => {}
+                permit = async { match self.waiting.as_mut() { Some(waiting) => waiting.await, None => None } }, if self.waiting.is_some() => {
+                    self.waiting = None;
+                    self.reserved = permit;
+                }
+                read = async { reader.read_buf(&mut self.framer.read_buffer()).await }, if may_read => match read {
+                    Ok(0) if self.framer.is_between_frames() => return End::PeerClosed,
+                    Ok(0) => return End::CutShort,
+                    Ok(read) => self.read(read),
+                    Err(error) => return error.into(),
+                },
+                _ = closing.wait_for(|closing| *closing), if self.ending.is_none() => self.ending = Some(End::Closing),
+                () = timer.as_mut() => if let Some(end) = self.overdue(Instant::now()) { return end },
+            }
+        }
+    }
+
+    fn read(&mut self, bytes: usize) {
+        self.shared
+            .server
+            .metrics
+            .network_bytes_in
+            .add(bytes as u64);
+        self.last_activity = Instant::now();
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.shared
+            .server
+            .metrics
+            .network_bytes_out
+            .add(bytes as u64);
+        self.output.advance(bytes);
+        self.last_write = Instant::now();
+        self.last_activity = self.last_write;
+    }
+
+    /// Whether one more request may be started.
+    fn may_dispatch(&self) -> bool {
+        let limits = &self.shared.server.limits;
+        self.ending.is_none()
+            && self.waiting.is_none()
+            && self.pipeline.len() < limits.max_in_flight_per_connection
+            && self.pipeline.bytes() < limits.max_bytes_in_flight_per_connection
+            && self.output.len() < limits.max_reply_bytes_per_connection
+    }
+
+    fn may_read(&self) -> bool {
+        self.held.is_none() && self.may_dispatch()
+    }
+
+    /// Cuts frames and starts their requests, as far as the bounds allow.
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        while self.may_dispatch() {
+            let next = match self.held.take() {
+                Some(frame) => Ok(Some(frame)),
+                None => self.framer.next_frame(),
+            };
+            match next {
+                Ok(Some(frame)) => {
+                    if !self.reserve(frame.len()) {
+                        self.held = Some(frame);
+                        return;
+                    }
+                    if let Err(refusal) = self.dispatch(frame, cx) {
+                        self.refuse(&refusal);
+                    }
+                }
+                Ok(None) => {
+                    if let Some(length) = self
+                        .framer
+                        .pending()
+                        .filter(|length| *length > self.shared.server.limits.front_buffer)
+                    {
+                        self.reserve(length);
+                    }
+                    return;
+                }
+                Err(error) => self.refuse(&error.into()),
+            }
+        }
+    }
+
+    /// Takes a frame's bytes from the budget. `false`: nothing is read until they are there.
+    fn reserve(&mut self, length: usize) -> bool {
+        if self.reserved.is_some() {
+            return true;
+        }
+        let permits = u32::try_from(length).unwrap_or(u32::MAX);
+        match Arc::clone(&self.shared.budget).try_acquire_many_owned(permits) {
+            Ok(permit) => {
+                self.reserved = Some(permit);
+                true
+            }
+            Err(_) => {
+                let budget = Arc::clone(&self.shared.budget);
+                self.waiting = Some(Box::pin(async move {
+                    budget.acquire_many_owned(permits).await.ok()
+                }));
+                false
+            }
+        }
+    }
+
+    fn dispatch(&mut self, frame: Bytes, cx: &mut Context<'_>) -> Result<(), Refusal> {
+        let head = RequestHead::parse(frame)?;
+        let line = api::line(head.key).ok_or(Refusal::Key(head.key))?;
+        if !(line.min..=line.max).contains(&head.version) {
+            if line.key == ApiKey::ApiVersions {
+                self.reserved = None;
+                let reply = api::security::api_versions::unsupported_version(head.correlation_id)?;
+                self.pipeline.answered(line, reply);
+                return Ok(());
+            }
+            return Err(Refusal::Version {
+                api: line.name,
+                version: head.version,
+            });
+        }
+        let Some(permit) = self.reserved.take() else {
+            return Ok(());
+        };
+        if !self.active {
+            self.active = true;
+            self.shared.server.metrics.active_channels.add(1);
+        }
+        let client_id = head.client_id.as_deref().unwrap_or_default();
+        if *client_id != *self.client_id {
+            self.client_id = client_id.into();
+        }
+        let call = Call {
+            version: head.version,
+            client_id: Arc::clone(&self.client_id),
+            peer: self.origin.peer,
+            listener: Arc::clone(&self.origin.listener),
+            principal: Arc::clone(&self.principal),
+            connection: Arc::clone(&self.connection),
+        };
+        let server = Arc::clone(&self.shared.server);
+        let work = (line.start)(server, call, head.correlation_id, head.body.clone());
+        self.pipeline.start(
+            Dispatch {
+                line,
+                version: head.version,
+                correlation_id: head.correlation_id,
+                body: head.body,
+                work,
+                permit,
+            },
+            cx,
+        );
+        Ok(())
+    }
+
+    /// Closes the connection because of a request, after the earlier ones are answered.
+    fn refuse(&mut self, refusal: &Refusal) {
+        let server = &self.shared.server;
+        server.metrics.requests_refused.add(1);
+        if let Some(dropped) = self.shared.refusals.admit(Instant::now()) {
+            tracing::warn!(
+                peer = %self.origin.peer, client = %self.client_id, reason = %refusal, dropped,
+                "a request is refused and its connection closed"
+            );
+        }
+        self.reserved = None;
+        self.ending = Some(End::Refused);
+    }
+
+    /// Moves finished replies, in order, to the output.
+    fn collect(&mut self) {
+        let was_empty = self.output.is_empty();
+        while let Some(outcome) = self.pipeline.pop() {
+            match outcome {
+                Ok(Reply::Bytes(reply)) => self.output.push(reply),
+                Ok(Reply::Silent) => {}
+                Ok(Reply::Close) => {
+                    self.ending = Some(End::SilentFailure);
+                    self.pipeline.clear();
+                }
+                Err(error) => {
+                    self.refuse(&error.into());
+                    self.pipeline.clear();
+                }
+            }
+        }
+        if was_empty && !self.output.is_empty() {
+            self.last_write = Instant::now();
+        }
+    }
+
+    /// The end, once nothing is left to do before it.
+    fn finished(&mut self) -> Option<End> {
+        let ending = self.ending.as_ref()?;
+        let idle = match ending {
+            End::Closing => self.pipeline.only_waits(),
+            _ => self.pipeline.is_empty(),
+        };
+        if idle && self.output.is_empty() {
+            self.ending.take()
+        } else {
+            None
+        }
+    }
+
+    /// The next moment at which something is overdue unless it happens before.
+    fn next_deadline(&mut self, now: Instant) -> Option<(Instant, End)> {
+        let limits = &self.shared.server.limits;
+        let reading = self.may_read() && !self.framer.is_between_frames();
+        self.frame_since = if reading {
+            self.frame_since.or(Some(now))
+        } else {
+            None
+        };
+        if !self.output.is_empty() {
+            return Some((
+                self.last_write + Duration::from_millis(limits.write_timeout_ms),
+                End::SlowReader,
+            ));
+        }
+        if let Some(since) = self.frame_since {
+            return Some((
+                since + Duration::from_millis(limits.frame_timeout_ms),
+                End::SlowFrame,
+            ));
+        }
+        let idle_ms = u64::try_from(self.shared.server.config.connection_max_idle_ms).ok()?;
+        (self.pipeline.is_empty() && self.may_read()).then(|| {
+            (
+                self.last_activity + Duration::from_millis(idle_ms),
+                End::Idle,
+            )
+        })
+    }
+
+    /// Brings the timer forward if something is due before it fires. A timer that fires early is set anew then.
+    fn arm(&mut self, timer: Pin<&mut Sleep>) {
+        let now = self.last_activity.max(self.last_write);
+        if let Some((deadline, _)) = self.next_deadline(now)
+            && (deadline < timer.deadline() || timer.is_elapsed())
+        {
+            timer.reset(deadline);
+        } else if timer.is_elapsed() {
+            timer.reset(Instant::now() + Duration::from_secs(3600));
+        }
+    }
+
+    fn overdue(&mut self, now: Instant) -> Option<End> {
+        self.next_deadline(now)
+            .filter(|(deadline, _)| *deadline <= now)
+            .map(|(_, end)| end)
+    }
+}
