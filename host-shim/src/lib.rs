@@ -10,7 +10,10 @@ compile_error!(
 pub mod config;
 pub mod embedded;
 pub mod events;
+pub mod host;
 pub mod loader;
 pub mod logging;
 pub mod names;
+mod process;
 pub mod sim;
+mod web;
