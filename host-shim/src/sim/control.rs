@@ -183,6 +183,18 @@ impl World {
         if asked.partitions != 0 && state.partitions == 0 {
             return Err(invalid(format!("{} is not partitioned", asked.name)));
         }
+        for (key, expected) in &asked.expect {
+            let found = state.properties.get(key).map_or("", String::as_str);
+            if found != expected {
+                return Err(ApiError::new(
+                    ErrorCode::Conflict,
+                    format!(
+                        "property {key} of {} is {found:?}, not {expected:?}",
+                        asked.name
+                    ),
+                ));
+            }
+        }
         state.partitions = state.partitions.max(asked.partitions);
         state.properties.extend(asked.set);
         for key in &asked.remove {

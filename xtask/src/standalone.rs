@@ -1,0 +1,86 @@
+//! `cargo standalone`: build, put the plugin into `protocols/`, become the broker.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+
+const PLUGIN: &str = "libkop_handler.so";
+const CONFIG: &str = "conf/standalone.conf";
+
+#[derive(Args)]
+pub(crate) struct Standalone {
+    /// Build only: put the plugin into protocols/ and stop.
+    #[arg(long)]
+    build_only: bool,
+    /// Arguments of `kop standalone`: --config, --data-dir, --set key=value.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(asked: Standalone) -> ExitCode {
+    match start(asked) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(asked: Standalone) -> Result<ExitCode, String> {
+    let root = root()?;
+    let target = build(&root)?;
+    install(&target.join(PLUGIN), &root.join("protocols"))
+        .map_err(|error| format!("cannot put {PLUGIN} into protocols/: {error}"))?;
+    if asked.build_only {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names_config =
+        |argument: &String| argument == "--config" || argument.starts_with("--config=");
+    let mut broker = Command::new(target.join("kop"));
+    broker.current_dir(&root).arg("standalone");
+    if !asked.arguments.iter().any(names_config) {
+        broker.args(["--config", CONFIG]);
+    }
+    // In place of this process, so that signals reach the broker itself.
+    let error = broker.args(&asked.arguments).exec();
+    Err(format!("cannot start the broker: {error}"))
+}
+
+/// The repository: cargo sets the directory of this package.
+fn root() -> Result<PathBuf, String> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run this through cargo")?;
+    let root = Path::new(&package).parent().map(Path::to_owned);
+    root.ok_or_else(|| "this package has no parent directory".to_owned())
+}
+
+/// Builds both sides; returns where they lie.
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let packages = ["--package", "kop-handler", "--package", "host-shim"];
+    let status = Command::new(cargo)
+        .current_dir(root)
+        .args(["build", "--release"])
+        .args(packages)
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !status.success() {
+        return Err("the build failed".to_owned());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || root.join("target"),
+        |directory| root.join(PathBuf::from(directory)),
+    );
+    Ok(target.join("release"))
+}
+
+/// Copies beside the target and renames over it: a running broker keeps the file that it has mapped.
+fn install(plugin: &Path, directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let new = directory.join(format!("{PLUGIN}.new"));
+    std::fs::copy(plugin, &new)?;
+    std::fs::rename(&new, directory.join(PLUGIN))
+}
