@@ -5,6 +5,7 @@
 pub(crate) mod api;
 pub mod clock;
 pub mod config;
+pub mod coordinator;
 pub mod error;
 pub mod format;
 pub mod log;

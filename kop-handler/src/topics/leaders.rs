@@ -53,15 +53,10 @@ impl Topics {
         self.host.has(capability::SINGLE_BROKER)
     }
 
-    /// Says what this broker advertises once its sockets are bound: a configured port 0 has become a real one.
-    pub fn set_advertised(&self, advertised: Advertised) {
-        *self.local.write() = Arc::new(advertised);
-    }
-
     /// This broker, for clients of a listener.
     #[must_use]
     pub fn local_node(&self, listener: &str) -> Option<Node> {
-        self.local.read().node(listener).cloned()
+        self.local.node(listener).cloned()
     }
 
     /// The brokers that are alive and serve Kafka clients, for clients of a listener, by id.
@@ -131,6 +126,25 @@ impl Topics {
             .collect())
     }
 
+    /// Whether this broker leads each of these partitions (full Pulsar names); answers in their order.
+    ///
+    /// # Errors
+    /// What the host answers to the lookup as a whole.
+    pub async fn are_local(&self, partitions: &[String]) -> Result<Vec<bool>, Fault> {
+        if self.is_single_broker() {
+            return Ok(vec![true; partitions.len()]);
+        }
+        let owners = self.lookup(partitions).await?;
+        Ok(owners
+            .iter()
+            .map(|owner| {
+                owner
+                    .as_ref()
+                    .is_ok_and(|owner| Arc::ptr_eq(owner, &self.local))
+            })
+            .collect())
+    }
+
     /// The leaders of the partitions of topics, in one crossing; answers in the order of the topics.
     ///
     /// # Errors
@@ -187,7 +201,7 @@ impl Topics {
                 .filter(|(_, slot)| slot.is_none())
             {
                 let owner = match answers.next() {
-                    Some(Ok(owner)) if owner.local => Ok(Arc::clone(&self.local.read())),
+                    Some(Ok(owner)) if owner.local => Ok(Arc::clone(&self.local)),
                     Some(Ok(owner)) => Ok(Arc::new(Advertised::parse(&owner.protocol_data))),
                     Some(Err(error)) if error.kind() == ErrorCode::NotFound => {
                         Err(Fault::LeaderNotAvailable(error.message.into_string()))
@@ -197,10 +211,8 @@ impl Topics {
                         "the host answered too few lookups".to_owned(),
                     )),
                 };
-                // Our own address is not kept: it may still be without its port.
                 if let Ok(owner) = &owner
                     && owners.events == since
-                    && !Arc::ptr_eq(owner, &self.local.read())
                 {
                     if owners.known.len() >= MAX_CACHED_OWNERS {
                         owners.known.clear();

@@ -5,6 +5,7 @@
 
 mod changes;
 pub mod configs;
+mod directory;
 mod leaders;
 pub mod names;
 pub mod nodes;
@@ -48,7 +49,7 @@ pub struct Topics {
     cluster_id: String,
     cache: RwLock<Cache>,
     owners: RwLock<Owners>,
-    local: RwLock<Arc<Advertised>>,
+    local: Arc<Advertised>,
     creating: Mutex<HashMap<String, changes::Creation>>,
 }
 
@@ -81,7 +82,7 @@ impl Topics {
             cluster_id: config.cluster_name.clone(),
             cache: RwLock::default(),
             owners: RwLock::default(),
-            local: RwLock::new(Arc::new(local)),
+            local: Arc::new(local),
             creating: Mutex::default(),
         })
     }
@@ -156,5 +157,7 @@ impl Allowed {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 pub mod definition;
 mod overrides;
 mod server;
+mod settings;
 mod table;
 
 #[cfg(test)]
