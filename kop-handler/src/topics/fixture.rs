@@ -1,6 +1,7 @@
 //! A view of topics over a simulated host, for tests.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -16,6 +17,9 @@ use crate::config::Config;
 
 /// Where the fixture's broker listens.
 pub(crate) const LISTENERS: &str = "PLAINTEXT://localhost:9092,OUTSIDE://broker.example.com:19092";
+
+/// Brokers draw different random numbers, in the same order in every run of one test.
+static SEED: AtomicU64 = AtomicU64::new(1);
 
 /// Hands a host's events to the view, as the plugin does.
 #[derive(Default)]
@@ -59,11 +63,8 @@ pub(crate) fn config(settings: &[(&str, &str)]) -> Config {
 pub(crate) fn topics(sim: &SimHost, settings: &[(&str, &str)]) -> Arc<Topics> {
     let sink = Arc::new(Sink::default());
     let host = sim.host_for(Arc::clone(&sink) as Arc<dyn EventSink>);
-    let topics = Topics::new(
-        host,
-        Arc::new(ManualClock::new(1_000, 7)),
-        &config(settings),
-    );
+    let clock = ManualClock::new(1_000, SEED.fetch_add(1, Ordering::Relaxed));
+    let topics = Topics::new(host, Arc::new(clock), &config(settings));
     assert!(sink.topics.set(Arc::clone(&topics)).is_ok());
     topics
 }

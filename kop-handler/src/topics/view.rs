@@ -20,7 +20,9 @@ use super::{MAX_CACHED_TOPICS, Topics};
 use crate::error::Fault;
 
 /// Most topics that events may leave dirty before everything is forgotten instead.
-const MAX_DIRTY: usize = 10_000;
+const MAX_DIRTY: usize = MAX_CACHED_TOPICS;
+/// Readings after which a list is answered although topics keep changing.
+const LIST_ROUNDS: usize = 3;
 /// Topics without an id that get one at the same time.
 const ID_ASSIGNMENTS_AT_ONCE: usize = 32;
 
@@ -176,22 +178,36 @@ impl Topics {
     /// # Errors
     /// What the host answers.
     pub async fn list(&self) -> Result<Arc<Vec<Arc<Topic>>>, Fault> {
-        let dirty = {
-            let mut cache = self.cache.write();
-            if cache.listed && cache.dirty.is_empty() {
-                return Ok(self.sorted(&mut cache));
-            }
-            cache
-                .listed
-                .then(|| cache.dirty.keys().cloned().collect::<Vec<_>>())
-        };
-        match dirty {
-            Some(dirty) => {
-                self.read(&dirty).await?;
-            }
-            None => self.read_all().await?,
+        let mut read = Vec::new();
+        for _ in 0..LIST_ROUNDS {
+            let dirty = {
+                let mut cache = self.cache.write();
+                if cache.listed && cache.dirty.is_empty() {
+                    return Ok(self.sorted(&mut cache));
+                }
+                cache
+                    .listed
+                    .then(|| cache.dirty.keys().cloned().collect::<Vec<_>>())
+            };
+            // Giving an id to a topic that has none is a change too, so that the first listing may need a second look.
+            read = match dirty {
+                Some(dirty) => self.read(&dirty).await?,
+                None => self.read_all().await?,
+            };
         }
-        Ok(self.sorted(&mut self.cache.write()))
+        // Topics change faster than they are read: those read last are shown as they were then.
+        let mut topics: BTreeMap<String, Arc<Topic>> = read
+            .into_iter()
+            .flatten()
+            .filter(|topic| self.is_listed(topic))
+            .map(|topic| (topic.name.clone(), topic))
+            .collect();
+        let kept = self.sorted(&mut self.cache.write());
+        topics.extend(
+            kept.iter()
+                .map(|topic| (topic.name.clone(), Arc::clone(topic))),
+        );
+        Ok(Arc::new(topics.into_values().collect()))
     }
 
     fn sorted(&self, cache: &mut Cache) -> Arc<Vec<Arc<Topic>>> {
@@ -201,7 +217,7 @@ impl Topics {
         let listed: BTreeMap<&str, &Arc<Topic>> = cache
             .topics
             .values()
-            .filter(|topic| self.is_listed(&topic.full_name) || topic.internal)
+            .filter(|topic| self.is_listed(topic))
             .map(|topic| (topic.name.as_str(), topic))
             .collect();
         let sorted: Arc<Vec<_>> = Arc::new(listed.into_values().cloned().collect());
@@ -209,9 +225,11 @@ impl Topics {
         sorted
     }
 
-    fn is_listed(&self, full_name: &str) -> bool {
-        namespace_of(full_name)
-            .is_some_and(|namespace| self.allowed.iter().any(|allowed| allowed.holds(namespace)))
+    fn is_listed(&self, topic: &Topic) -> bool {
+        topic.internal
+            || namespace_of(&topic.full_name).is_some_and(|namespace| {
+                self.allowed.iter().any(|allowed| allowed.holds(namespace))
+            })
     }
 
     /// Topics by full name, from the cache where it has them.
@@ -269,7 +287,7 @@ impl Topics {
     }
 
     /// Asks the host for everything and keeps it.
-    async fn read_all(&self) -> Result<(), Fault> {
+    async fn read_all(&self) -> Result<Vec<Option<Arc<Topic>>>, Fault> {
         let since = self.cache.read().events;
         let mut topics = Vec::new();
         for namespace in self.namespaces().await? {
@@ -286,14 +304,13 @@ impl Topics {
         }
         let read = self.identified(topics).await?;
         let mut cache = self.cache.write();
-        if cache.wiped > since {
-            return Ok(());
+        if cache.wiped <= since {
+            for topic in read.iter().flatten() {
+                cache.keep(topic, since);
+            }
+            cache.listed = true;
         }
-        for topic in read.iter().flatten() {
-            cache.keep(topic, since);
-        }
-        cache.listed = true;
-        Ok(())
+        Ok(read)
     }
 
     /// The namespaces whose topics are listed.

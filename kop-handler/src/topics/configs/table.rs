@@ -17,7 +17,7 @@ const MAX_LONG: &str = "9223372036854775807";
 macro_rules! rows {
     ($($name:literal $kind:ident $default:tt $rule:expr, $synonym:expr, $effect:expr, $doc:literal;)+) => {
         /// All of them, by name.
-        pub const DEFINITIONS: &[Definition] = &[
+        pub static DEFINITIONS: &[Definition] = &[
             $(Definition { name: $name, kind: $kind, default: $default, rule: $rule, synonym: $synonym, effect: $effect, doc: $doc },)+
         ];
     };
