@@ -430,19 +430,18 @@ impl Live {
             .min()
     }
 
-    /// Every token that is parked.
-    pub(crate) fn parked(&self) -> impl Iterator<Item = (Token, Parked)> + '_ {
-        self.members.values().flat_map(|m| {
-            let join = m.join.map(|token| (token, Parked::Join));
-            let sync = m.sync.map(|token| (token, Parked::Sync));
-            join.into_iter().chain(sync)
-        })
+    /// All sessions begin again.
+    pub(crate) fn freshen(&mut self, now: Now) {
+        for member in self.members.values_mut().map(Arc::make_mut) {
+            let at = now.mono_ms.saturating_add(member.session_ms());
+            member.deadline_ms = member.deadline_ms.max(at);
+        }
     }
-}
 
-/// Which kind of request is parked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parked {
-    Join,
-    Sync,
+    /// Every request that is parked here.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = Token> + '_ {
+        self.members
+            .values()
+            .flat_map(|member| member.join.into_iter().chain(member.sync))
+    }
 }

@@ -17,16 +17,15 @@ mod subscription;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use self::live::{Live, Parked, State};
+use self::live::{Live, State};
 use self::message::{
-    Command, DescribedMember, Description, GroupSettings, JoinReply, Listed, Now, Reply, SyncReply,
-    Token,
+    Command, DescribedMember, Description, GroupSettings, Listed, Now, Reply, Token,
 };
 use super::record::{GroupValue, OffsetValue, Record};
 
@@ -249,8 +248,9 @@ impl Shard {
         })
     }
 
-    /// Takes back a change. Changes must be taken back in reverse order.
-    pub(crate) fn undo(&mut self, undo: Undo) {
+    /// Takes back a change. Changes must be taken back in reverse order. Members could not be heard while the append
+    /// that failed was under way, so their sessions begin again.
+    pub(crate) fn undo(&mut self, now: Now, undo: Undo) {
         let key = match &undo {
             Undo::Offset { group, .. } | Undo::Group { group, .. } | Undo::Live { group, .. } => {
                 Arc::clone(group)
@@ -267,7 +267,10 @@ impl Shard {
                 set_offset(&mut group.offsets, &topic, partition, old);
             }
             Undo::Group { old, .. } => group.durable = old,
-            Undo::Live { old, .. } => group.live = *old,
+            Undo::Live { old, .. } => {
+                group.live = *old;
+                group.live.freshen(now);
+            }
         }
         self.sweep(&key);
     }
@@ -323,14 +326,11 @@ impl Shard {
         census
     }
 
-    /// Answers to every parked request of a shard whose life ends.
-    pub(crate) fn abandon(&self, error: ResponseError) -> Vec<(Token, Reply)> {
-        let parked = self.groups.values().flat_map(|group| group.live.parked());
-        parked
-            .map(|(token, kind)| match kind {
-                Parked::Join => (token, Reply::Join(JoinReply::refused(error, ""))),
-                Parked::Sync => (token, Reply::Sync(SyncReply::refused(error))),
-            })
+    /// Every request that is parked in a group.
+    pub(crate) fn parked(&self) -> HashSet<Token> {
+        self.groups
+            .values()
+            .flat_map(|group| group.live.parked())
             .collect()
     }
 
