@@ -7,6 +7,7 @@
 pub mod engine;
 pub mod group;
 mod groups;
+pub mod ids;
 pub mod record;
 
 pub use groups::Groups;

@@ -12,6 +12,7 @@
 
 mod active;
 mod life;
+mod log_store;
 mod store;
 mod timers;
 
@@ -26,6 +27,7 @@ use tokio::sync::{Notify, OnceCell, Semaphore, oneshot};
 use tracing::{Instrument, info_span, warn};
 
 use self::active::{Active, Answer};
+pub use self::log_store::LogStore;
 pub use self::store::{Chunk, Pending, ShardLog, ShardStore, StoreFault};
 use self::timers::{Due, Timers};
 use super::group::message::{Command, GroupSettings, Listed, Now, Reply};

@@ -1,0 +1,251 @@
+//! Shards on Kafka's own topic `__consumer_offsets`: one partition each, records in batches like any other topic's.
+//!
+//! The topic is created on first use, compacted. It must not know what the records mean.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::store::{Chunk, Pending, ShardLog, ShardStore, StoreFault};
+use crate::clock::Clock;
+use crate::coordinator::record::KeyValue;
+use crate::error::Fault;
+use crate::log::{Append, AppendInfo, Isolation, Logs, Origin, Partition, Read, Rejection};
+use crate::topics::Topics;
+use crate::topics::configs::Overrides;
+use crate::topics::names::{CONSUMER_OFFSETS, split_partition};
+use crate::wire::batch::{BatchBuilder, BatchError, Batches, NewRecord};
+
+/// What one batch of the topic may unpack to.
+const MAX_UNPACKED: usize = 64 * 1024 * 1024;
+/// Kafka's settings of the topic.
+const CONFIGS: [(&str, &str); 3] = [
+    ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
+    ("segment.bytes", "104857600"),
+];
+
+/// Shards on the partitions of `__consumer_offsets`.
+pub struct LogStore {
+    logs: Arc<Logs>,
+    topics: Arc<Topics>,
+    clock: Arc<dyn Clock>,
+    partitions: u32,
+}
+
+impl LogStore {
+    /// `partitions` is `offsetsTopicNumPartitions`, which counts only when the topic is created.
+    #[must_use]
+    pub fn new(
+        logs: Arc<Logs>,
+        topics: Arc<Topics>,
+        clock: Arc<dyn Clock>,
+        partitions: u32,
+    ) -> Self {
+        Self {
+            logs,
+            topics,
+            clock,
+            partitions,
+        }
+    }
+
+    /// The shard whose log has this full name, if it is one.
+    #[must_use]
+    pub fn shard_named(topics: &Topics, partition: &str) -> Option<u32> {
+        let (topic, shard) = split_partition(partition)?;
+        let offsets = topics.names().full_name(CONSUMER_OFFSETS).ok()?;
+        (topic == offsets).then_some(shard)
+    }
+}
+
+impl ShardStore for LogStore {
+    fn shards(&self, create: bool) -> Pending<Option<u32>> {
+        let (topics, partitions) = (Arc::clone(&self.topics), self.partitions);
+        Box::pin(async move {
+            let found = if create {
+                let mut configs = Overrides::default();
+                for (name, value) in CONFIGS {
+                    configs.set(name, value).map_err(|fault| store_fault(&fault))?;
+                }
+                topics
+                    .ensure_internal(CONSUMER_OFFSETS, partitions, &configs)
+                    .await
+            } else {
+                topics.by_name(CONSUMER_OFFSETS).await
+            };
+            match found {
+                Ok(topic) => Ok(Some(topic.partitions())),
+                Err(Fault::UnknownTopicOrPartition(_)) if !create => Ok(None),
+                Err(fault) => Err(store_fault(&fault)),
+            }
+        })
+    }
+
+    fn open(&self, shard: u32) -> Pending<Arc<dyn ShardLog>> {
+        let topics = Arc::clone(&self.topics);
+        let (logs, clock) = (Arc::clone(&self.logs), Arc::clone(&self.clock));
+        Box::pin(async move {
+            let topic = topics.by_name(CONSUMER_OFFSETS).await;
+            let topic = topic.map_err(|fault| store_fault(&fault))?;
+            let name = i32::try_from(shard).ok().and_then(|n| topic.partition(n));
+            let name = name.ok_or_else(|| {
+                StoreFault::Failed(format!("{CONSUMER_OFFSETS} has no partition {shard}"))
+            })?;
+            let opened = logs.open(&[&name]).await.into_iter().next();
+            let partition = opened
+                .unwrap_or_else(|| Err(Fault::Internal("the log opened nothing".to_owned())))
+                .map_err(|fault| store_fault(&fault))?;
+            Ok(Arc::new(PartitionLog {
+                logs,
+                clock,
+                partition,
+            }) as Arc<dyn ShardLog>)
+        })
+    }
+}
+
+/// A shard on a partition.
+struct PartitionLog {
+    logs: Arc<Logs>,
+    clock: Arc<dyn Clock>,
+    partition: Arc<Partition>,
+}
+
+impl ShardLog for PartitionLog {
+    fn append(&self, records: Vec<KeyValue>) -> Pending<()> {
+        let batch = match build(&records, self.clock.now_ms()) {
+            Ok(batch) => batch,
+            Err(error) => {
+                let refused = StoreFault::TooLarge(error.to_string());
+                return Box::pin(std::future::ready(Err(refused)));
+            }
+        };
+        let appended = self.logs.append(vec![Append {
+            partition: Arc::clone(&self.partition),
+            records: batch,
+            origin: Origin::Coordinator,
+        }]);
+        Box::pin(outcome(appended))
+    }
+
+    fn read(&self, from: i64, max_bytes: usize) -> Pending<Chunk> {
+        let (logs, partition) = (Arc::clone(&self.logs), Arc::clone(&self.partition));
+        Box::pin(async move {
+            let offset = from.max(partition.log_start_offset());
+            if offset >= partition.high_watermark() {
+                return Ok(Chunk::default());
+            }
+            let read = Read {
+                partition,
+                offset,
+                max_bytes,
+                isolation: Isolation::ReadUncommitted,
+            };
+            let fetched = logs.read(vec![read], max_bytes, true).await.into_iter().next();
+            let fetched = fetched
+                .unwrap_or_else(|| Err(Fault::Internal("the log read nothing".to_owned())))
+                .map_err(|fault| store_fault(&fault))?;
+            chunk(&fetched.records, fetched.size, fetched.high_watermark)
+                .map_err(|error| StoreFault::Failed(error.to_string()))
+        })
+    }
+}
+
+fn build(records: &[KeyValue], now_ms: i64) -> Result<Bytes, BatchError> {
+    let mut batch = BatchBuilder::new(now_ms);
+    for record in records {
+        batch.push(NewRecord::new(
+            now_ms,
+            Some(&record.key),
+            record.value.as_deref(),
+        ))?;
+    }
+    batch.build()
+}
+
+async fn outcome(
+    appended: impl Future<Output = Vec<Result<AppendInfo, Rejection>>> + Send,
+) -> Result<(), StoreFault> {
+    match appended.await.into_iter().next() {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(rejection)) => Err(store_fault(&rejection.fault)),
+        None => Err(StoreFault::Failed("the log answered nothing".to_owned())),
+    }
+}
+
+/// The keyed records of batches. Control batches and records without a key are none of ours.
+fn chunk(pieces: &[Bytes], size: usize, high_watermark: i64) -> Result<Chunk, BatchError> {
+    let mut joined = BytesMut::with_capacity(size);
+    for piece in pieces {
+        joined.extend_from_slice(piece);
+    }
+    let mut chunk = Chunk::default();
+    for batch in Batches::new(joined.freeze()) {
+        let batch = batch?;
+        let end = batch.header.last_offset().saturating_add(1);
+        chunk.next = (end < high_watermark).then_some(end);
+        if batch.header.attributes.is_control() {
+            continue;
+        }
+        let records = batch.records(MAX_UNPACKED)?;
+        for record in &records {
+            let record = record?;
+            chunk.records.extend(record.key.map(|key| KeyValue {
+                key: Bytes::copy_from_slice(key),
+                value: record.value.map(Bytes::copy_from_slice),
+            }));
+        }
+    }
+    Ok(chunk)
+}
+
+fn store_fault(fault: &Fault) -> StoreFault {
+    let text = fault.to_string();
+    match fault {
+        Fault::NotLeader(_) | Fault::UnknownTopicOrPartition(_) | Fault::UnknownTopicId(_) => {
+            StoreFault::NotOwner(text)
+        }
+        Fault::MessageTooLarge(_) | Fault::RecordListTooLarge(_) => StoreFault::TooLarge(text),
+        Fault::StorageRefused(_) => StoreFault::Refused(text),
+        _ => StoreFault::Failed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_appended_is_what_a_load_reads() {
+        let record = |key: &'static str, value: Option<&'static str>| KeyValue {
+            key: Bytes::from_static(key.as_bytes()),
+            value: value.map(|value| Bytes::from_static(value.as_bytes())),
+        };
+        let first = vec![record("a", Some("1")), record("b", None)];
+        let second = vec![record("a", Some(""))];
+        let one = build(&first, 7).unwrap();
+        let two = build(&second, 8).unwrap();
+        let mut pieces = crate::wire::batch::patched(&one, 0, 0).to_vec();
+        pieces.extend(crate::wire::batch::patched(&two, 2, 0));
+        let read = chunk(&pieces, one.len() + two.len(), 3).unwrap();
+        assert_eq!(read.records, [first.as_slice(), &second].concat());
+        assert_eq!(read.next, None);
+
+        let part = chunk(&pieces[..2], one.len(), 3).unwrap();
+        assert_eq!((part.records, part.next), (first, Some(2)));
+    }
+
+    #[test]
+    fn a_full_disk_refuses_and_a_moved_partition_is_lost() {
+        let text = String::new;
+        let kind = |fault: Fault| std::mem::discriminant(&store_fault(&fault));
+        let is = |fault: StoreFault| std::mem::discriminant(&fault);
+        assert_eq!(kind(Fault::StorageRefused(text())), is(StoreFault::Refused(text())));
+        assert_eq!(kind(Fault::NotLeader(text())), is(StoreFault::NotOwner(text())));
+        assert_eq!(kind(Fault::MessageTooLarge(text())), is(StoreFault::TooLarge(text())));
+        assert_eq!(kind(Fault::StorageUnknown(text())), is(StoreFault::Failed(text())));
+        assert_eq!(kind(Fault::TimedOut(text())), is(StoreFault::Failed(text())));
+    }
+}
