@@ -4,6 +4,8 @@
 
 use thiserror::Error;
 
+use super::guard::GuardError;
+
 /// Why bytes could not be read as a request, or a reply could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WireError {
@@ -22,6 +24,9 @@ pub enum WireError {
     /// The peer: a client id that is no UTF-8.
     #[error("client id is not UTF-8")]
     ClientIdNotUtf8,
+    /// The peer: a body that must not be given to the codec.
+    #[error("request body: {0}")]
+    Guard(#[from] GuardError),
     /// The peer: a body that the codec refuses, with the codec's reason.
     #[error("request body: {0}")]
     Body(String),

@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod fetch;
 pub mod framer;
+pub mod guard;
 pub mod request;
 pub mod response;
 

@@ -4,10 +4,10 @@
 //! are served: the table of the `api` room decides that between [`RequestHead::parse`] and [`decode`].
 
 use bytes::{Buf, Bytes};
-use kafka_protocol::messages::ApiKey;
-use kafka_protocol::protocol::{Request, StrBytes};
+use kafka_protocol::messages::{ApiKey, ConsumerProtocolAssignment, ConsumerProtocolSubscription};
+use kafka_protocol::protocol::{Decodable, Message, Request, StrBytes};
 
-use super::WireError;
+use super::{WireError, guard};
 
 /// Bytes of key, version and correlation id.
 const FIXED_BYTES: usize = 8;
@@ -69,18 +69,68 @@ impl RequestHead {
     }
 }
 
-/// Decodes a body whole. Strings, bytes and records are slices of `body`.
+/// Decodes a body whole, behind the guard. Strings, bytes and records are slices of `body`.
 ///
 /// # Errors
-/// [`WireError::Body`] if the codec refuses it, [`WireError::TrailingBytes`] if it does not end where it should.
+/// [`WireError::Guard`] if the body is not one, [`WireError::Body`] if the codec refuses what it holds (a string that is
+/// not UTF-8), [`WireError::TrailingBytes`] if it ends elsewhere than the codec thinks.
 pub fn decode<R: Request>(version: i16, body: &Bytes) -> Result<R, WireError> {
-    let mut rest = body.clone();
-    let request =
-        R::decode(&mut rest, version).map_err(|reason| WireError::Body(format!("{reason:#}")))?;
+    guard::check(R::KEY, version, body)?;
+    decode_whole(version, body.clone())
+}
+
+/// Decodes what a consumer of the classic protocol puts into JoinGroup as its metadata: a version, then the
+/// subscription. A version newer than ours is read as ours, as Kafka does.
+///
+/// # Errors
+/// As [`decode`]; other protocol types put other things there.
+pub fn decode_subscription(
+    metadata: &Bytes,
+) -> Result<(i16, ConsumerProtocolSubscription), WireError> {
+    decode_consumer(
+        "ConsumerProtocolSubscription",
+        ConsumerProtocolSubscription::VERSIONS.max,
+        metadata,
+    )
+}
+
+/// Decodes what a leader of the classic protocol gives to a consumer in SyncGroup: a version, then the assignment.
+///
+/// # Errors
+/// As [`decode_subscription`].
+pub fn decode_assignment(
+    assignment: &Bytes,
+) -> Result<(i16, ConsumerProtocolAssignment), WireError> {
+    decode_consumer(
+        "ConsumerProtocolAssignment",
+        ConsumerProtocolAssignment::VERSIONS.max,
+        assignment,
+    )
+}
+
+fn decode_consumer<T: Decodable>(
+    name: &str,
+    newest: i16,
+    bytes: &Bytes,
+) -> Result<(i16, T), WireError> {
+    let mut body = bytes.clone();
+    let version = body
+        .try_get_i16()
+        .map_err(|_| WireError::HeaderTooShort { have: bytes.len() })?;
+    let read_as = version.min(newest);
+    guard::check_prefix(name, read_as, &body)?;
+    let value =
+        T::decode(&mut body, read_as).map_err(|reason| WireError::Body(format!("{reason:#}")))?;
+    Ok((version, value))
+}
+
+fn decode_whole<T: Decodable>(version: i16, mut rest: Bytes) -> Result<T, WireError> {
+    let value =
+        T::decode(&mut rest, version).map_err(|reason| WireError::Body(format!("{reason:#}")))?;
     if rest.has_remaining() {
         return Err(WireError::TrailingBytes(rest.remaining()));
     }
-    Ok(request)
+    Ok(value)
 }
 
 fn read_client_id(rest: &mut Bytes) -> Result<Option<StrBytes>, WireError> {
@@ -128,6 +178,7 @@ fn read_unsigned_varint(rest: &mut Bytes) -> Result<u32, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::guard::GuardError;
     use bytes::{BufMut, BytesMut};
     use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest, RequestHeader};
     use kafka_protocol::protocol::{Encodable, encode_request_header_into_buffer};
@@ -240,11 +291,11 @@ mod tests {
         longer.put_u8(0);
         assert_eq!(
             decode::<MetadataRequest>(12, &longer.freeze()),
-            Err(WireError::TrailingBytes(1))
+            Err(WireError::Guard(GuardError::TrailingBytes(1)))
         );
         assert!(matches!(
             decode::<ApiVersionsRequest>(3, &Bytes::from_static(&[9])),
-            Err(WireError::Body(_))
+            Err(WireError::Guard(GuardError::Short { .. }))
         ));
     }
 }

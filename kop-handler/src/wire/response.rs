@@ -79,7 +79,7 @@ pub(super) fn put_header(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kafka_protocol::messages::{ApiVersionsResponse, MetadataResponse};
+    use kafka_protocol::messages::{ApiVersionsResponse, FetchResponse, MetadataResponse};
 
     fn check<R: Encodable + HeaderVersion + Default>(version: i16, header: &[u8]) {
         let encoded = encode(9, version, &R::default()).unwrap();
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_field_that_the_version_lacks_is_our_fault_and_named() {
-        let reply = MetadataResponse::default().with_error_code(3);
-        let error = encode(1, 8, &reply).unwrap_err();
+        let reply = FetchResponse::default().with_session_id(3);
+        let error = encode(1, 6, &reply).unwrap_err();
         assert!(
-            matches!(error, WireError::Reply { version: 8, .. }),
+            matches!(error, WireError::Reply { version: 6, .. }),
             "{error}"
         );
     }

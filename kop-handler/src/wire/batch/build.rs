@@ -225,7 +225,7 @@ impl BatchBuilder {
                 record.key,
                 record.value,
                 |out| {
-                    put::varint(out, record.headers.count() as i32);
+                    put::varint(out, record.headers.declared() as i32);
                     out.put_slice(record.headers.raw());
                 },
             )?;

@@ -292,37 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_codec_crates_write_is_read() {
-        use kafka_protocol::compression as theirs;
-        use kafka_protocol::compression::Compressor;
-        fn packed<C: Compressor<bytes::BytesMut, BufMut = B>, B: bytes::BufMut>(
-            data: &[u8],
-        ) -> Bytes {
-            let mut out = bytes::BytesMut::new();
-            C::compress(&mut out, |buf| {
-                buf.put_slice(data);
-                Ok(())
-            })
-            .unwrap();
-            out.freeze()
-        }
-        let data = sample();
-        let all = [
-            (Compression::Gzip, packed::<theirs::Gzip, _>(&data)),
-            (Compression::Snappy, packed::<theirs::Snappy, _>(&data)),
-            (Compression::Lz4, packed::<theirs::Lz4, _>(&data)),
-            (Compression::Zstd, packed::<theirs::Zstd, _>(&data)),
-        ];
-        for (codec, packed) in all {
-            assert_eq!(
-                decompress(codec, &packed, data.len()).unwrap(),
-                data,
-                "{codec:?}"
-            );
-        }
-    }
-
-    #[test]
     fn unpacking_stops_at_the_cap() {
         let zeros = vec![0; 4 << 20];
         for codec in Compression::ALL {

@@ -170,7 +170,7 @@ pub struct Headers<'a> {
 impl Headers<'_> {
     /// How many the record claims to have.
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub fn declared(&self) -> u32 {
         self.left
     }
 
