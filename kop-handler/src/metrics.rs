@@ -128,6 +128,9 @@ metrics! {
         response_blocked_times: Counter = "kop_server_RESPONSE_BLOCKED_TIMES", "Replies that were ready before an earlier one of their connection.";
         waiting_fetches_triggered: Counter = "kop_server_WAITING_FETCHES_TRIGGERED", "Fetches that waited and were woken by new records.";
         fetch_sessions: Gauge = "kop_server_FETCH_SESSION_COUNT", "Incremental fetch sessions that are kept.";
+        groups: Gauge = "kop_server_GROUP_COUNT", "Groups that this broker coordinates and has loaded.";
+        group_members: Gauge = "kop_server_GROUP_MEMBER_COUNT", "Members of those groups.";
+        group_offsets: Gauge = "kop_server_GROUP_OFFSET_COUNT", "Committed offsets of those groups.";
         pending_topic_latency: Histogram = "kop_server_PENDING_TOPIC_LATENCY", "Time in ms until the partitions of a Produce were open.";
         message_publish: Histogram = "kop_server_MESSAGE_PUBLISH", "Time in ms from handing the batches of a Produce to the host until they were durable.";
         message_read: Histogram = "kop_server_MESSAGE_READ", "Time in ms that a Fetch spent on one read of its partitions.";
@@ -168,9 +171,9 @@ impl Metrics {
         Arc::clone(partitions.entry(partition).or_default())
     }
 
-    /// Forgets the series of topics that are gone.
-    pub(crate) fn retain_topics(&self, exists: impl Fn(&str) -> bool) {
-        self.topics.write().retain(|topic, _| exists(topic));
+    /// Forgets the series of a topic that is gone.
+    pub(crate) fn forget_topic(&self, topic: &str) {
+        self.topics.write().remove(topic);
     }
 
     fn series(&self) -> Vec<(String, Arc<PartitionMetrics>)> {
@@ -271,7 +274,7 @@ mod tests {
             text.contains("BYTES_IN{cluster=\"c\\\"1\",topic=\"_other\",partition=\"-1\"} 2"),
             "{text}"
         );
-        metrics.retain_topics(|topic| topic != "a");
+        metrics.forget_topic("a");
         assert!(!metrics.render().contains("topic=\"a\""));
         metrics.partition("c", 0).bytes_in.add(9);
         assert!(metrics.render().contains("topic=\"c\",partition=\"0\"} 9"));

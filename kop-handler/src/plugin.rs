@@ -4,6 +4,9 @@
 //! connections from `start` on. All work runs on the plugin's own runtime; the host's threads only hand over. It must
 //! not know what a request means.
 
+mod events;
+mod rooms;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,21 +19,18 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use crate::api::{self, Server};
+use crate::api::Server;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Limits};
-use crate::metrics::Metrics;
+use crate::config::Config;
 use crate::net::Shared;
 use crate::net::listener::{self, Bound};
 use crate::telemetry;
 
 /// Kafka for a Pulsar broker. See [`ProtocolHandler`] for the order of calls.
-#[derive(Debug)]
 pub struct KafkaHandler {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     clock: Arc<dyn Clock>,
     prepared: Mutex<Option<Prepared>>,
@@ -48,9 +48,9 @@ struct Prepared {
 }
 
 /// What `start` built.
-#[derive(Debug)]
 struct Running {
     server: Arc<Server>,
+    runtime: tokio::runtime::Handle,
     shared: Arc<Shared>,
     listeners: Vec<ListenerInfo>,
 }
@@ -155,18 +155,22 @@ impl ProtocolHandler for KafkaHandler {
     }
 
     fn end_moved(&self, handle: Handle, position: Position, index: i64) {
-        let _ = (handle, position, index);
+        if let Some(running) = self.inner.running.get() {
+            running.server.logs.end_moved(handle, position, index);
+        }
     }
 
     fn event(&self, op: u32, payload: Bytes) {
-        let _ = (op, payload);
+        if let Some(running) = self.inner.running.get() {
+            events::dispatch(&running.server, &running.runtime, op, payload);
+        }
     }
 
     fn metrics(&self) -> Bytes {
         self.inner
             .running
             .get()
-            .map(|running| running.server.metrics.render().into())
+            .map(|running| rooms::metrics(&running.server).into())
             .unwrap_or_default()
     }
 
@@ -210,19 +214,8 @@ impl Inner {
     /// Builds the rooms and opens the doors.
     async fn start(&self, prepared: Prepared, host: Host) -> Result<(), ApiError> {
         let Prepared { config, bound } = prepared;
-        let limits = Limits::new(&config);
-        let metrics = Metrics::new(
-            &config.cluster_name,
-            limits.max_metric_topics,
-            api::TABLE.iter().map(|line| line.name),
-        );
-        let server = Arc::new(Server {
-            limits,
-            clock: Arc::clone(&self.clock),
-            host,
-            metrics,
-            config,
-        });
+        let runtime = tokio::runtime::Handle::current();
+        let server = rooms::build(config, Arc::clone(&self.clock), host, &runtime).await;
         let shared = Arc::new(Shared::new(Arc::clone(&server)));
         let listeners = bound
             .iter()
@@ -231,18 +224,20 @@ impl Inner {
                 address: bound.address.to_string().into(),
             })
             .collect();
-        let listening: Vec<_> = bound
-            .into_iter()
-            .map(Bound::listen)
-            .collect::<Result<_, _>>()?;
+        // The host's events must reach the rooms before the first request does.
         let running = Running {
             server,
+            runtime,
             shared: Arc::clone(&shared),
             listeners,
         };
         self.running
             .set(running)
             .map_err(|_| out_of_order("start was called twice"))?;
+        let listening: Vec<_> = bound
+            .into_iter()
+            .map(Bound::listen)
+            .collect::<Result<_, _>>()?;
         for listening in listening {
             tokio::spawn(listening.serve(Arc::clone(&shared)));
         }
@@ -269,20 +264,18 @@ impl Inner {
             let started = Instant::now();
             running.shared.close();
             let drained = runtime.block_on(async {
-                tokio::time::timeout(patience, running.shared.drained())
-                    .await
-                    .is_ok()
+                let drained = tokio::time::timeout(patience, async {
+                    tokio::join!(running.server.groups.close(), running.shared.drained());
+                })
+                .await;
+                running.server.logs.close().await;
+                drained.is_ok()
             });
+            let ms = started.elapsed().as_millis();
             if drained {
-                tracing::info!(
-                    ms = started.elapsed().as_millis(),
-                    "all connections are closed"
-                );
+                tracing::info!(ms, "all requests are answered and all connections closed");
             } else {
-                tracing::warn!(
-                    ms = started.elapsed().as_millis(),
-                    "requests in flight were cut off"
-                );
+                tracing::warn!(ms, "requests in flight were cut off");
             }
         }
         runtime.shutdown_timeout(Duration::from_secs(1));

@@ -15,18 +15,24 @@ use handler_api::Host;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Encodable, HeaderVersion};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
+use crate::api::data::fetch_sessions::FetchSessions;
 use crate::clock::Clock;
 use crate::config::{Config, Limits};
+use crate::coordinator::Groups;
+use crate::coordinator::ids::ProducerIds;
+use crate::log::Logs;
 use crate::metrics::Metrics;
+use crate::topics::Topics;
 use crate::wire::WireError;
 use crate::wire::response::{self, Encoded};
 
+pub(crate) mod data;
 pub(crate) mod refuse;
 pub(crate) mod security;
 
 /// What every handler works on: made once by `plugin`, shared by all connections.
-#[derive(Debug)]
 pub(crate) struct Server {
     /// Settings.
     pub(crate) config: Config,
@@ -38,6 +44,26 @@ pub(crate) struct Server {
     pub(crate) host: Host,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// Topics as Kafka sees them.
+    pub(crate) topics: Arc<Topics>,
+    /// The partitions that are open here.
+    pub(crate) logs: Arc<Logs>,
+    /// Groups and their offsets.
+    pub(crate) groups: Groups,
+    /// Ids of idempotent producers.
+    pub(crate) producer_ids: ProducerIds,
+    /// What clients fetch incrementally.
+    pub(crate) fetch_sessions: FetchSessions,
+    /// Becomes true when the plugin closes: what waits answers with what it has.
+    pub(crate) closing: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Completes when the plugin closes.
+    pub(crate) async fn closed(&self) {
+        // An error would mean that the sender is gone, which lives in `self`.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
 }
 
 /// Who a client is. Until SASL exists everybody is [`Principal::anonymous`].
@@ -197,8 +223,13 @@ macro_rules! table {
 }
 
 table! {
+    Produce 3..=13 => [data::produce];
+    Fetch 4..=18 => waits [data::fetch];
+    ListOffsets 1..=10 => [data::list_offsets];
     SaslHandshake 0..=1 => hidden [security::sasl_handshake];
     ApiVersions 0..=4 => [security::api_versions];
+    InitProducerId 0..=5 => [data::init_producer_id];
+    OffsetForLeaderEpoch 2..=4 => [data::offset_for_leader_epoch];
     SaslAuthenticate 0..=2 => hidden [security::sasl_authenticate];
 }
 

@@ -5,12 +5,18 @@
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, SaslAuthenticateResponse, SaslHandshakeResponse,
+    ApiKey, ApiVersionsResponse, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    SaslAuthenticateResponse, SaslHandshakeResponse,
 };
 
+use super::data::{fetch, init_producer_id, list_offsets, offset_for_leader_epoch, produce};
 use super::{Answer, Reply};
 use crate::error::Fault;
 use crate::wire::WireError;
+use crate::wire::request::decode;
+
+/// First version of Fetch with an error for the whole.
+const FETCH_WITH_ERROR: i16 = 7;
 
 /// The reply that tells of `fault`.
 ///
@@ -23,22 +29,34 @@ pub(crate) fn reply(
     body: &Bytes,
     fault: &Fault,
 ) -> Result<Reply, WireError> {
-    let code = fault.code();
     /// APIs whose reply has one error for the whole.
     macro_rules! whole {
-        ($($key:ident => $response:ident,)+ ; $($other:tt)*) => {
-            match key {
-                $(ApiKey::$key => $response::default().with_error_code(code).encode(correlation_id, version),)+
-                $($other)*
-            }
+        ($response:ident) => {
+            $response::default()
+                .with_error_code(fault.code())
+                .encode(correlation_id, version)
         };
     }
-    let _ = body;
-    whole! {
-        ApiVersions => ApiVersionsResponse,
-        SaslHandshake => SaslHandshakeResponse,
-        SaslAuthenticate => SaslAuthenticateResponse,
-        ;
+    match key {
+        ApiKey::Produce => {
+            let request: ProduceRequest = decode(version, body)?;
+            produce::refusal(&request, version, fault).encode(correlation_id, version)
+        }
+        ApiKey::Fetch if version >= FETCH_WITH_ERROR => {
+            Answer::encode(fetch::refusal(fault), correlation_id, version)
+        }
+        ApiKey::ListOffsets => {
+            let request: ListOffsetsRequest = decode(version, body)?;
+            list_offsets::refusal(request, version, fault).encode(correlation_id, version)
+        }
+        ApiKey::InitProducerId => init_producer_id::refusal(fault).encode(correlation_id, version),
+        ApiKey::OffsetForLeaderEpoch => {
+            let request: OffsetForLeaderEpochRequest = decode(version, body)?;
+            offset_for_leader_epoch::refusal(request, fault).encode(correlation_id, version)
+        }
+        ApiKey::SaslHandshake => whole!(SaslHandshakeResponse),
+        ApiKey::SaslAuthenticate => whole!(SaslAuthenticateResponse),
+        ApiKey::ApiVersions => whole!(ApiVersionsResponse),
         _ => Ok(Reply::Close),
     }
 }

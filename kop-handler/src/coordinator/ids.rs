@@ -116,8 +116,8 @@ mod tests {
     use bytes::Bytes;
     use handler_api::control::{self, Operation};
     use handler_api::{
-        ApiError, AppendRequest, Appended, Handle, HostServices, Level, Owner, Position, ReadAnswer,
-        ReadRequest, Reply,
+        ApiError, AppendRequest, Appended, Handle, HostServices, Level, Owner, Position,
+        ReadAnswer, ReadRequest, Reply,
     };
     use parking_lot::Mutex as Lock;
 
@@ -246,17 +246,32 @@ mod tests {
             broker.next().await,
             Err(Fault::CoordinatorNotAvailable(_))
         ));
-        assert_eq!(broker.next().await, Ok(1000), "the lost block is not reused");
+        assert_eq!(
+            broker.next().await,
+            Ok(1000),
+            "the lost block is not reused"
+        );
     }
 
     #[test]
     fn blocks_are_read_with_numbers_and_with_text() {
         assert_eq!(next_start(br#"{"block_end":"1999"}"#), Ok(2000));
-        assert_eq!(next_start(br#"{"block_start":0,"block_end":999}"#), Ok(1000));
-        for bad in [&b""[..], b"{}", br#"{"block_end":-5}"#, br#"{"block_end":"x"}"#] {
+        assert_eq!(
+            next_start(br#"{"block_start":0,"block_end":999}"#),
+            Ok(1000)
+        );
+        for bad in [
+            &b""[..],
+            b"{}",
+            br#"{"block_end":-5}"#,
+            br#"{"block_end":"x"}"#,
+        ] {
             assert!(matches!(next_start(bad), Err(Fault::Internal(_))));
         }
         let last = format!(r#"{{"block_end":"{}"}}"#, i64::MAX);
-        assert!(matches!(next_start(last.as_bytes()), Err(Fault::Internal(_))));
+        assert!(matches!(
+            next_start(last.as_bytes()),
+            Err(Fault::Internal(_))
+        ));
     }
 }

@@ -33,6 +33,12 @@ impl Gauge {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// Sets what is counted elsewhere.
+    pub(crate) fn set(&self, value: usize) {
+        self.0
+            .store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
     pub(super) fn write(&self, out: &mut String, name: &str, labels: &str) {
         let _ = writeln!(out, "{name}{{{labels}}} {}", self.0.load(Ordering::Relaxed));
     }

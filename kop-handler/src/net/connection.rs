@@ -146,7 +146,7 @@ impl State {
 
     async fn serve(&mut self, mut stream: TcpStream) -> End {
         let (mut reader, mut writer) = stream.split();
-        let mut closing = self.shared.closing.subscribe();
+        let mut closing = self.shared.server.closing.subscribe();
         let mut timer = pin!(tokio::time::sleep(Duration::from_secs(3600)));
         let max_slices = self.shared.server.limits.max_write_slices;
         loop {

@@ -124,7 +124,7 @@ impl Listening {
                 return;
             }
         };
-        let mut closing = shared.closing.subscribe();
+        let mut closing = shared.server.closing.subscribe();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,

@@ -12,13 +12,12 @@ mod refusals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use crate::api::Server;
 use refusals::RefusalLog;
 
 /// What all connections share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     /// What requests work on.
     pub(crate) server: Arc<Server>,
@@ -28,7 +27,6 @@ pub(crate) struct Shared {
     places: Arc<Semaphore>,
     next_id: AtomicU64,
     refusals: RefusalLog,
-    closing: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -40,14 +38,13 @@ impl Shared {
             places: Arc::new(Semaphore::new(limits.max_connections)),
             next_id: AtomicU64::new(1),
             refusals: RefusalLog::new(limits.refusal_log_lines_per_minute),
-            closing: watch::Sender::new(false),
             server,
         }
     }
 
     /// Takes no new connections and reads no further requests; connections end once what is in flight is answered.
     pub(crate) fn close(&self) {
-        self.closing.send_replace(true);
+        self.server.closing.send_replace(true);
     }
 
     /// Completes when no connection is left.

@@ -67,7 +67,9 @@ impl ShardStore for LogStore {
             let found = if create {
                 let mut configs = Overrides::default();
                 for (name, value) in CONFIGS {
-                    configs.set(name, value).map_err(|fault| store_fault(&fault))?;
+                    configs
+                        .set(name, value)
+                        .map_err(|fault| store_fault(&fault))?;
                 }
                 topics
                     .ensure_internal(CONSUMER_OFFSETS, partitions, &configs)
@@ -143,7 +145,11 @@ impl ShardLog for PartitionLog {
                 max_bytes,
                 isolation: Isolation::ReadUncommitted,
             };
-            let fetched = logs.read(vec![read], max_bytes, true).await.into_iter().next();
+            let fetched = logs
+                .read(vec![read], max_bytes, true)
+                .await
+                .into_iter()
+                .next();
             let fetched = fetched
                 .unwrap_or_else(|| Err(Fault::Internal("the log read nothing".to_owned())))
                 .map_err(|fault| store_fault(&fault))?;
@@ -242,10 +248,25 @@ mod tests {
         let text = String::new;
         let kind = |fault: Fault| std::mem::discriminant(&store_fault(&fault));
         let is = |fault: StoreFault| std::mem::discriminant(&fault);
-        assert_eq!(kind(Fault::StorageRefused(text())), is(StoreFault::Refused(text())));
-        assert_eq!(kind(Fault::NotLeader(text())), is(StoreFault::NotOwner(text())));
-        assert_eq!(kind(Fault::MessageTooLarge(text())), is(StoreFault::TooLarge(text())));
-        assert_eq!(kind(Fault::StorageUnknown(text())), is(StoreFault::Failed(text())));
-        assert_eq!(kind(Fault::TimedOut(text())), is(StoreFault::Failed(text())));
+        assert_eq!(
+            kind(Fault::StorageRefused(text())),
+            is(StoreFault::Refused(text()))
+        );
+        assert_eq!(
+            kind(Fault::NotLeader(text())),
+            is(StoreFault::NotOwner(text()))
+        );
+        assert_eq!(
+            kind(Fault::MessageTooLarge(text())),
+            is(StoreFault::TooLarge(text()))
+        );
+        assert_eq!(
+            kind(Fault::StorageUnknown(text())),
+            is(StoreFault::Failed(text()))
+        );
+        assert_eq!(
+            kind(Fault::TimedOut(text())),
+            is(StoreFault::Failed(text()))
+        );
     }
 }

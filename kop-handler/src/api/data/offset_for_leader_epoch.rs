@@ -1,0 +1,96 @@
+//! OffsetForLeaderEpoch (key 23), versions 2–4: where a leader's epoch ends (KIP-320).
+//!
+//! A partition has one epoch for ever, because no replica of it can diverge from another: the managed ledger is the
+//! only copy that clients see. That epoch ends at the high watermark; an older or newer one is not known.
+//! v3: replica id, current leader epoch checked. v4: flexible.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderTopicResult,
+};
+use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+
+use super::partitions::{self, TopicRef};
+use crate::api::{Call, Server};
+use crate::error::Fault;
+
+pub(crate) async fn handle(
+    server: &Arc<Server>,
+    _call: &Call,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
+    let wanted: Vec<TopicRef<'_>> = request
+        .topics
+        .iter()
+        .map(|topic| TopicRef::Name(&topic.topic))
+        .collect();
+    let topics = partitions::topics(server, &wanted).await;
+    let mut opening = Vec::new();
+    for (topic, asked) in topics.iter().zip(&request.topics) {
+        if let Ok(topic) = topic {
+            opening.extend(
+                asked
+                    .partitions
+                    .iter()
+                    .map(|partition| (Arc::clone(topic), partition.partition)),
+            );
+        }
+    }
+    let mut opened = partitions::open(server, &opening).await.into_iter();
+    let results = topics
+        .into_iter()
+        .zip(request.topics)
+        .map(|(topic, asked)| {
+            let ends = asked.partitions.iter().map(|partition| {
+                let found = match &topic {
+                    Ok(_) => opened
+                        .next()
+                        .unwrap_or_else(|| Err(Fault::Internal(String::new()))),
+                    Err(fault) => Err(fault.clone()),
+                };
+                let end = found.and_then(|found| {
+                    partitions::check_leader_epoch(&found, partition.current_leader_epoch)?;
+                    let ours = found.leader_epoch();
+                    Ok((partition.leader_epoch == ours).then(|| (ours, found.high_watermark())))
+                });
+                answer(partition.partition, end)
+            });
+            let ends = ends.collect();
+            OffsetForLeaderTopicResult::default()
+                .with_topic(asked.topic)
+                .with_partitions(ends)
+        });
+    let results = results.collect();
+    OffsetForLeaderEpochResponse::default().with_topics(results)
+}
+
+/// The same fault for every partition.
+pub(crate) fn refusal(
+    request: OffsetForLeaderEpochRequest,
+    fault: &Fault,
+) -> OffsetForLeaderEpochResponse {
+    let results = request.topics.into_iter().map(|topic| {
+        let ends = topic
+            .partitions
+            .iter()
+            .map(|partition| answer(partition.partition, Err(fault.clone())));
+        let ends = ends.collect();
+        OffsetForLeaderTopicResult::default()
+            .with_topic(topic.topic)
+            .with_partitions(ends)
+    });
+    OffsetForLeaderEpochResponse::default().with_topics(results.collect())
+}
+
+fn answer(partition: i32, end: Result<Option<(i32, i64)>, Fault>) -> EpochEndOffset {
+    let (code, (epoch, offset)) = match end {
+        Ok(end) => (0, end.unwrap_or((-1, -1))),
+        Err(fault) => (fault.code(), (-1, -1)),
+    };
+    EpochEndOffset::default()
+        .with_partition(partition)
+        .with_error_code(code)
+        .with_leader_epoch(epoch)
+        .with_end_offset(offset)
+}

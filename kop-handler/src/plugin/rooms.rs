@@ -1,0 +1,122 @@
+//! Builds the rooms in the order in which they need each other. It must not know sockets.
+
+use std::sync::Arc;
+
+use handler_api::Host;
+use handler_api::topics::{EnsureNamespace, Namespace};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::api::data::fetch_sessions::FetchSessions;
+use crate::api::{self, Server};
+use crate::clock::Clock;
+use crate::config::{Config, Limits};
+use crate::coordinator::Groups;
+use crate::coordinator::engine::{Engine, EngineLimits, LogStore};
+use crate::coordinator::group::message::GroupSettings;
+use crate::coordinator::ids::ProducerIds;
+use crate::format::EntryFormat;
+use crate::log::{Directory, LogOptions, Logs};
+use crate::metrics::Metrics;
+use crate::topics::Topics;
+
+/// Everything that requests work on.
+pub(super) async fn build(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    host: Host,
+    runtime: &Handle,
+) -> Arc<Server> {
+    let limits = Limits::new(&config);
+    let metrics = Metrics::new(
+        &config.cluster_name,
+        limits.max_metric_topics,
+        api::TABLE.iter().map(|line| line.name),
+    );
+    let topics = Topics::new(host.clone(), Arc::clone(&clock), &config);
+    if config.kafka_manage_system_namespaces {
+        ensure_namespaces(&host, &topics).await;
+    }
+    let logs = Logs::new(
+        host.clone(),
+        Arc::clone(&clock),
+        Arc::clone(&topics) as Arc<dyn Directory>,
+        LogOptions {
+            entry_format: EntryFormat::Kafka,
+            max_entry_bytes: config.max_message_size,
+            ..LogOptions::default()
+        },
+        runtime.clone(),
+    );
+    let store = LogStore::new(
+        Arc::clone(&logs),
+        Arc::clone(&topics),
+        Arc::clone(&clock),
+        config.offsets_topic_num_partitions,
+    );
+    let engine = Engine::new(
+        Arc::clone(&clock),
+        Arc::new(store),
+        group_settings(&config),
+        EngineLimits {
+            append_timeout_ms: config.offset_commit_timeout_ms,
+            ..EngineLimits::default()
+        },
+        runtime.clone(),
+    );
+    runtime.spawn(Arc::clone(&logs).housekeep());
+    Arc::new(Server {
+        groups: Groups::new(engine),
+        producer_ids: ProducerIds::new(host.clone(), config.kafka_broker_id),
+        fetch_sessions: FetchSessions::new(&limits),
+        closing: watch::Sender::new(false),
+        limits,
+        clock,
+        host,
+        metrics,
+        topics,
+        logs,
+        config,
+    })
+}
+
+/// The namespaces of clients' topics and of the system topics. A host that refuses is not a reason not to start: they
+/// may exist, and what needs them says so.
+async fn ensure_namespaces(host: &Host, topics: &Topics) {
+    for namespace in [
+        topics.names().user_namespace(),
+        topics.names().metadata_namespace(),
+    ] {
+        let request = Namespace {
+            namespace: namespace.to_owned(),
+        };
+        if let Err(error) = host.control::<EnsureNamespace>(&request).await {
+            tracing::warn!(namespace, %error, "a namespace cannot be created");
+        }
+    }
+}
+
+fn group_settings(config: &Config) -> GroupSettings {
+    GroupSettings {
+        min_session_timeout_ms: config.group_min_session_timeout_ms,
+        max_session_timeout_ms: config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms: u64::try_from(config.group_initial_rebalance_delay_ms)
+            .unwrap_or(0),
+        max_group_size: config.group_max_size,
+        offset_metadata_max_size: config.offset_metadata_max_size,
+        offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
+        offsets_check_interval_ms: config.offsets_retention_check_interval_ms,
+        ..GroupSettings::default()
+    }
+}
+
+/// The metrics' text, with what the rooms count themselves.
+pub(super) fn metrics(server: &Server) -> String {
+    let metrics = &server.metrics;
+    let census = server.groups.census();
+    metrics.groups.set(census.held.groups);
+    metrics.group_members.set(census.held.members);
+    metrics.group_offsets.set(census.held.offsets);
+    metrics.fetch_sessions.set(server.fetch_sessions.len());
+    metrics.render()
+}
