@@ -1,9 +1,28 @@
 #![doc = include_str!("DESIGN.md")]
 
+mod append;
+mod catalog;
 pub mod config;
+mod control;
+mod cursors;
+mod disk;
+mod files;
+mod handles;
 mod layout;
 pub mod limits;
+mod maintain;
+mod opening;
+mod partition;
+mod read;
+mod record;
+mod recover;
 mod services;
+mod structure;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod values;
 
 use std::sync::Arc;
 
@@ -25,7 +44,7 @@ impl EmbeddedBroker {
     /// Blocks; call it before serving.
     pub fn open(config: EmbeddedConfig) -> Result<Self, OpenError> {
         Ok(Self {
-            core: Arc::new(services::Core::open(config)?),
+            core: services::Core::open(config)?,
         })
     }
 
@@ -34,12 +53,18 @@ impl EmbeddedBroker {
     /// its watches, until the services are dropped.
     #[must_use]
     pub fn attach(&self, protocol_data: String, sink: Arc<dyn EventSink>) -> Arc<dyn HostServices> {
-        services::attach(&self.core, protocol_data, sink)
+        Arc::new(services::Services::attach(&self.core, protocol_data, sink))
     }
 
     /// Syncs everything, writes the mark of a clean stop and gives the directory up. Later calls of services are
     /// answered `Closing`. Blocks.
     pub fn close(&self) {
         self.core.close();
+    }
+}
+
+impl Drop for EmbeddedBroker {
+    fn drop(&mut self) {
+        self.close();
     }
 }
