@@ -28,6 +28,7 @@ use crate::topics::Topics;
 use crate::wire::WireError;
 use crate::wire::response::{self, Encoded};
 
+pub(crate) mod admin;
 pub(crate) mod data;
 pub(crate) mod refuse;
 pub(crate) mod security;
@@ -226,11 +227,26 @@ table! {
     Produce 3..=13 => [data::produce];
     Fetch 4..=18 => waits [data::fetch];
     ListOffsets 1..=10 => [data::list_offsets];
+    Metadata 0..=13 => [admin::metadata];
     SaslHandshake 0..=1 => hidden [security::sasl_handshake];
     ApiVersions 0..=4 => [security::api_versions];
+    CreateTopics 2..=7 => [admin::create_topics];
+    DeleteTopics 1..=6 => [admin::delete_topics];
+    DeleteRecords 0..=2 => [admin::delete_records];
     InitProducerId 0..=5 => [data::init_producer_id];
     OffsetForLeaderEpoch 2..=4 => [data::offset_for_leader_epoch];
+    DescribeConfigs 1..=4 => [admin::describe_configs];
+    AlterConfigs 0..=2 => [admin::alter_configs];
+    DescribeLogDirs 1..=4 => [admin::describe_log_dirs];
     SaslAuthenticate 0..=2 => hidden [security::sasl_authenticate];
+    CreatePartitions 0..=3 => [admin::create_partitions];
+    ElectLeaders 0..=2 => [admin::elect_leaders];
+    IncrementalAlterConfigs 0..=1 => [admin::incremental_alter_configs];
+    AlterPartitionReassignments 0..=1 => [admin::alter_partition_reassignments];
+    ListPartitionReassignments 0..=0 => [admin::list_partition_reassignments];
+    DescribeCluster 0..=2 => [admin::describe_cluster];
+    ListConfigResources 0..=1 => [admin::list_config_resources];
+    DescribeTopicPartitions 0..=0 => [admin::describe_topic_partitions];
 }
 
 /// The line of an API key.

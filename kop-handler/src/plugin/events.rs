@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::api::Server;
 use crate::coordinator::engine::LogStore;
 use crate::error::Fault;
+use crate::topics::Topic;
 
 /// Hands an event over; never blocks. An unknown one is a newer host's and ignored.
 pub(super) fn dispatch(server: &Arc<Server>, runtime: &Handle, op: u32, payload: Bytes) {
@@ -67,7 +68,10 @@ fn topics_changed(server: &Arc<Server>, runtime: &Handle, event: &TopicsChanged)
     runtime.spawn(async move {
         for (name, id) in changed {
             let gone = match server.topics.by_name(&name).await {
-                Ok(topic) => !id.is_nil() && topic.id != id,
+                Ok(topic) => {
+                    apply_settings(&server, &topic);
+                    !id.is_nil() && topic.id != id
+                }
                 Err(Fault::UnknownTopicOrPartition(_)) => true,
                 Err(_) => false,
             };
@@ -80,4 +84,12 @@ fn topics_changed(server: &Arc<Server>, runtime: &Handle, event: &TopicsChanged)
             }
         }
     });
+}
+
+/// Gives a topic's settings to those of its partitions that are open: another broker may have changed them.
+fn apply_settings(server: &Server, topic: &Topic) {
+    let partitions: Vec<String> = topic.partition_names().collect();
+    let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
+    let settings = topic.overrides.log_settings(server.topics.defaults());
+    server.logs.apply_settings(&partitions, &settings);
 }

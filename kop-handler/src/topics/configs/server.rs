@@ -10,6 +10,8 @@ pub struct ServerDefault {
     pub topic_name: &'static str,
     /// The value, as text.
     pub value: String,
+    /// Whether an operator gave it: it is not the default of the broker's setting.
+    pub is_static: bool,
 }
 
 /// Where this broker differs from Kafka's defaults.
@@ -22,12 +24,25 @@ impl ServerDefaults {
     /// What the broker's own settings say.
     #[must_use]
     pub fn new(config: &Config) -> Self {
+        let max_message_bytes = config.max_message_size.to_string();
+        let is_static = Config::SETTINGS
+            .iter()
+            .any(|setting| setting.key == "maxMessageSize" && setting.default != max_message_bytes);
         Self {
             values: vec![ServerDefault {
                 topic_name: "max.message.bytes",
-                value: config.max_message_size.to_string(),
+                value: max_message_bytes,
+                is_static,
             }],
         }
+    }
+
+    /// Whether an operator gave the broker's value.
+    #[must_use]
+    pub fn is_static(&self, name: &str) -> bool {
+        self.values
+            .iter()
+            .any(|default| default.topic_name == name && default.is_static)
     }
 
     /// The broker's own value of a configuration, where it has one.

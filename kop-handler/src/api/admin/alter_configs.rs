@@ -1,0 +1,188 @@
+//! AlterConfigs (key 33), versions 0 to 2.
+//!
+//! Gives a topic exactly these configurations, taking back all others; effective at once. Kafka has deprecated it for
+//! IncrementalAlterConfigs, which does not forget what it is not told. The configurations of brokers come from their
+//! file and cannot be altered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+
+use super::message;
+use super::resource::{Kind, check_broker};
+use crate::api::{Call, Server};
+use crate::error::Fault;
+use crate::topics::configs::Overrides;
+
+pub(crate) async fn handle(
+    server: &Arc<Server>,
+    call: &Call,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let mut times: HashMap<(i8, String), usize> = HashMap::new();
+    for resource in &request.resources {
+        *times
+            .entry((resource.resource_type, resource.resource_name.to_string()))
+            .or_default() += 1;
+    }
+    let mut responses = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let Some(times) =
+            times.remove(&(resource.resource_type, resource.resource_name.to_string()))
+        else {
+            continue; // The second of two equal ones.
+        };
+        let result = if times > 1 {
+            Err(duplicate_resource())
+        } else {
+            alter(server, call, &resource, request.validate_only).await
+        };
+        let reply = AlterConfigsResourceResponse::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name);
+        responses.push(match result {
+            Ok(()) => reply.with_error_message(None),
+            Err(fault) => reply
+                .with_error_code(fault.code())
+                .with_error_message(message(&fault)),
+        });
+    }
+    AlterConfigsResponse::default().with_responses(responses)
+}
+
+async fn alter(
+    server: &Arc<Server>,
+    call: &Call,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> Result<(), Fault> {
+    let names = || resource.configs.iter().map(|config| config.name.as_str());
+    check_keys(
+        names(),
+        resource
+            .configs
+            .iter()
+            .filter(|config| config.value.is_none())
+            .map(|config| config.name.as_str()),
+    )?;
+    let name = resource.resource_name.as_str();
+    match Kind::parse(resource.resource_type, name)? {
+        Kind::Topic => {
+            change_topic(server, name, validate_only, |_| {
+                let mut new = Overrides::default();
+                for config in &resource.configs {
+                    new.set(&config.name, config.value.as_deref().unwrap_or_default())?;
+                }
+                Ok(new)
+            })
+            .await
+        }
+        kind => refuse(server, call, kind, name, names()),
+    }
+}
+
+/// The error for a resource that a request names twice.
+pub(super) fn duplicate_resource() -> Fault {
+    Fault::InvalidRequest("Each resource must appear at most once.".to_owned())
+}
+
+/// Checks that no key comes twice and none is null.
+pub(super) fn check_keys<'a>(
+    names: impl Iterator<Item = &'a str>,
+    nulls: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let nulls: Vec<&str> = nulls.collect();
+    if !nulls.is_empty() {
+        return Err(Fault::InvalidRequest(format!(
+            "Null value not supported for : {}",
+            nulls.join(",")
+        )));
+    }
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Fault::InvalidRequest(
+                "Error due to duplicate config keys".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Changes a topic's configurations and tells its open partitions.
+pub(super) async fn change_topic(
+    server: &Arc<Server>,
+    name: &str,
+    validate_only: bool,
+    decide: impl Fn(&Overrides) -> Result<Overrides, Fault>,
+) -> Result<(), Fault> {
+    if name.is_empty() {
+        return Err(Fault::InvalidRequest(
+            "Default topic resources are not allowed.".to_owned(),
+        ));
+    }
+    let defaults = server.topics.defaults();
+    let decide = |old: &Overrides| {
+        let new = decide(old)?;
+        new.check(defaults)?;
+        Ok(new)
+    };
+    let topic = server.topics.by_name(name).await?;
+    if validate_only {
+        return decide(&topic.overrides).map(drop);
+    }
+    let altered = server.topics.alter(&topic, decide).await?;
+    let partitions: Vec<String> = altered.partition_names().collect();
+    let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
+    server
+        .logs
+        .apply_settings(&partitions, &altered.overrides.log_settings(defaults));
+    Ok(())
+}
+
+/// Why a resource that is no topic cannot be altered.
+pub(super) fn refuse<'a>(
+    server: &Server,
+    call: &Call,
+    kind: Kind,
+    name: &str,
+    keys: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let own_id = server
+        .topics
+        .local_node(&call.listener)
+        .map_or(-1, |node| node.id);
+    let keys: Vec<&str> = keys.collect();
+    let reason = match kind {
+        Kind::Topic => return Ok(()),
+        Kind::Broker => {
+            check_broker(name, own_id, true)?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            format!(
+                "Cannot update these configs dynamically: [{}]. They come from the broker's configuration file.",
+                keys.join(", ")
+            )
+        }
+        Kind::BrokerLogger => {
+            check_broker(name, own_id, false)?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            "Levels of the log are set where the broker is started, and cannot be altered."
+                .to_owned()
+        }
+        Kind::ClientMetrics => "Client metrics are not collected here.".to_owned(),
+        Kind::Group => {
+            return Err(Fault::InvalidConfig(format!(
+                "Groups have no configurations here: {} cannot be altered.",
+                keys.join(", ")
+            )));
+        }
+    };
+    Err(Fault::InvalidRequest(reason))
+}

@@ -1,0 +1,175 @@
+//! DescribeTopicPartitions (key 75), version 0.
+//!
+//! Topics with their partitions in pages (KIP-966), topics by name, from the cursor on. Every partition has one replica,
+//! its leader, and no eligible leaders beside it: the host replicates beneath it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kafka_protocol::messages::describe_topic_partitions_response::{
+    Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
+};
+use kafka_protocol::messages::{
+    BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName,
+};
+
+use super::{LEADER_EPOCH, NOBODY, operations, text};
+use crate::api::{Call, Server};
+use crate::error::Fault;
+use crate::topics::{Leaders, Topic};
+
+/// Most partitions in one reply (Kafka: `max.request.partition.size.limit`).
+const MAX_PARTITIONS_IN_REPLY: u32 = 2_000;
+
+pub(crate) async fn handle(
+    server: &Arc<Server>,
+    call: &Call,
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponse {
+    let names = match names(server, &request).await {
+        Ok(names) => names,
+        Err(fault) => {
+            let topics = request
+                .topics
+                .into_iter()
+                .map(|topic| failed(topic.name.0.to_string(), &fault))
+                .collect();
+            return DescribeTopicPartitionsResponse::default()
+                .with_topics(topics)
+                .with_next_cursor(None);
+        }
+    };
+    let all = request.topics.is_empty();
+    let mut room = u32::try_from(request.response_partition_limit)
+        .unwrap_or(0)
+        .clamp(1, MAX_PARTITIONS_IN_REPLY);
+    let mut topics = Vec::new();
+    let mut next = None;
+    for name in names {
+        let first = match &request.cursor {
+            Some(cursor) if cursor.topic_name.as_str() == name => {
+                u32::try_from(cursor.partition_index).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        if room == 0 {
+            next = Some(cursor_at(name, first));
+            break;
+        }
+        match describe(server, call, &name).await {
+            Ok((topic, leaders)) => {
+                let end = topic.partitions().min(first.saturating_add(room));
+                let partitions: Vec<_> = (first..end)
+                    .map(|index| partition(index, leaders.of(index)))
+                    .collect();
+                room -= end.saturating_sub(first);
+                topics.push(
+                    DescribeTopicPartitionsResponseTopic::default()
+                        .with_name(Some(TopicName(text(name.clone()))))
+                        .with_topic_id(topic.id)
+                        .with_is_internal(topic.internal)
+                        .with_partitions(partitions)
+                        .with_topic_authorized_operations(operations::on_topic(true)),
+                );
+                if end < topic.partitions() {
+                    next = Some(cursor_at(name, end));
+                    break;
+                }
+            }
+            // A topic that went while all were being described is no error.
+            Err(Fault::UnknownTopicOrPartition(_)) if all => {}
+            Err(fault) => topics.push(failed(name, &fault)),
+        }
+    }
+    DescribeTopicPartitionsResponse::default()
+        .with_topics(topics)
+        .with_next_cursor(next)
+}
+
+fn cursor_at(topic: String, partition: u32) -> Cursor {
+    Cursor::default()
+        .with_topic_name(TopicName(text(topic)))
+        .with_partition_index(i32::try_from(partition).unwrap_or(i32::MAX))
+}
+
+fn failed(name: String, fault: &Fault) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic::default()
+        .with_error_code(fault.code())
+        .with_name(Some(TopicName(text(name))))
+        .with_topic_authorized_operations(operations::NOT_ASKED)
+}
+
+/// The topics from the cursor on, by name.
+async fn names(
+    server: &Arc<Server>,
+    request: &DescribeTopicPartitionsRequest,
+) -> Result<BTreeSet<String>, Fault> {
+    let from = request
+        .cursor
+        .as_ref()
+        .map_or("", |cursor| cursor.topic_name.as_str());
+    let names: BTreeSet<String> = if request.topics.is_empty() {
+        let topics = server.topics.list().await?;
+        topics
+            .iter()
+            .map(|topic| topic.name.clone())
+            .filter(|name| name.as_str() >= from)
+            .collect()
+    } else {
+        request
+            .topics
+            .iter()
+            .map(|topic| topic.name.to_string())
+            .filter(|name| name.as_str() >= from)
+            .collect()
+    };
+    let Some(cursor) = &request.cursor else {
+        return Ok(names);
+    };
+    if !request.topics.is_empty() && !names.contains(from) {
+        return Err(Fault::InvalidRequest(format!(
+            "DescribeTopicPartitionsRequest topic list should contain the cursor topic: {from}"
+        )));
+    }
+    if cursor.partition_index < 0 {
+        return Err(Fault::InvalidRequest(format!(
+            "DescribeTopicPartitionsRequest cursor partition must be valid: {}",
+            cursor.partition_index
+        )));
+    }
+    Ok(names)
+}
+
+async fn describe(
+    server: &Arc<Server>,
+    call: &Call,
+    name: &str,
+) -> Result<(Arc<Topic>, Leaders), Fault> {
+    let topic = server.topics.by_name(name).await?;
+    let leaders = server
+        .topics
+        .topic_leaders(std::slice::from_ref(&topic), &call.listener)
+        .await?;
+    let leaders = leaders
+        .into_iter()
+        .next()
+        .unwrap_or(Leaders::Each(Vec::new()));
+    Ok((topic, leaders))
+}
+
+fn partition(index: u32, leader: Option<i32>) -> DescribeTopicPartitionsResponsePartition {
+    let reply = DescribeTopicPartitionsResponsePartition::default()
+        .with_partition_index(i32::try_from(index).unwrap_or(i32::MAX))
+        .with_eligible_leader_replicas(Some(Vec::new()))
+        .with_last_known_elr(Some(Vec::new()));
+    match leader.map(BrokerId) {
+        Some(leader) => reply
+            .with_leader_id(leader)
+            .with_leader_epoch(LEADER_EPOCH)
+            .with_replica_nodes(vec![leader])
+            .with_isr_nodes(vec![leader]),
+        None => reply
+            .with_error_code(Fault::LeaderNotAvailable(String::new()).code())
+            .with_leader_id(NOBODY),
+    }
+}

@@ -1,0 +1,92 @@
+//! Topics, configurations and the cluster: one file per API, and what several of them share.
+
+pub(crate) mod alter_configs;
+pub(crate) mod alter_partition_reassignments;
+pub(crate) mod create_partitions;
+pub(crate) mod create_topics;
+pub(crate) mod delete_records;
+pub(crate) mod delete_topics;
+pub(crate) mod describe_cluster;
+pub(crate) mod describe_configs;
+pub(crate) mod describe_log_dirs;
+pub(crate) mod describe_topic_partitions;
+pub(crate) mod elect_leaders;
+pub(crate) mod incremental_alter_configs;
+pub(crate) mod list_config_resources;
+pub(crate) mod list_partition_reassignments;
+pub(crate) mod metadata;
+
+mod broker_configs;
+mod operations;
+mod resource;
+mod topic_configs;
+
+use std::future::Future;
+use std::time::Duration;
+
+use kafka_protocol::messages::BrokerId;
+use kafka_protocol::protocol::StrBytes;
+
+use crate::error::Fault;
+use crate::topics::nodes::Node;
+
+/// The leader epoch of every partition: Pulsar's ownership has none, so that it never grows.
+const LEADER_EPOCH: i32 = 0;
+/// Stands for "no leader" and "no broker".
+const NOBODY: BrokerId = BrokerId(-1);
+
+/// Text for the wire.
+fn text(text: impl Into<String>) -> StrBytes {
+    StrBytes::from_string(text.into())
+}
+
+/// A fault's sentence for the wire.
+fn message(fault: &Fault) -> Option<StrBytes> {
+    Some(text(fault.to_string()))
+}
+
+/// Runs work for as long as a client wants to wait. What was begun goes on at the host either way.
+async fn within<T>(
+    timeout_ms: i32,
+    work: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+    match tokio::time::timeout(timeout, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Fault::TimedOut(format!(
+            "not done within {timeout_ms} ms; it may still be done"
+        ))),
+    }
+}
+
+/// Checks the replicas that an administrator chose for one partition. There is one, and any broker may be named: the
+/// host decides where the data lies.
+fn check_replicas(replicas: &[BrokerId], nodes: &[Node]) -> Result<(), Fault> {
+    let refuse = |reason: String| Err(Fault::InvalidReplicaAssignment(reason));
+    if replicas.is_empty() {
+        return refuse(
+            "The manual partition assignment includes an empty replica list.".to_owned(),
+        );
+    }
+    for (index, replica) in replicas.iter().enumerate() {
+        if !nodes.iter().any(|node| node.id == replica.0) {
+            return refuse(format!(
+                "The manual partition assignment includes broker {}, but no such broker is registered.",
+                replica.0
+            ));
+        }
+        if replicas.iter().take(index).any(|other| other == replica) {
+            return refuse(format!(
+                "The manual partition assignment includes the broker {} more than once.",
+                replica.0
+            ));
+        }
+    }
+    if replicas.len() > 1 {
+        return refuse(format!(
+            "The manual partition assignment names {} replicas, but every partition has one: the host replicates beneath it.",
+            replicas.len()
+        ));
+    }
+    Ok(())
+}
