@@ -51,9 +51,7 @@ impl Limits {
         let budget = config.max_message_publish_buffer_mb * MIB;
         // A frame of several partitions holds a batch for each; twice the largest batch is what clients' own
         // `max.request.size` amounts to, and 16 MiB lets small batches of many partitions through.
-        let max_produce_frame = (2 * config.max_message_size + MIB)
-            .max(16 * MIB)
-            .min(MAX_FRAME);
+        let max_produce_frame = (2 * config.max_message_size + MIB).clamp(16 * MIB, MAX_FRAME);
         Self {
             max_produce_frame,
             max_frame: 2 * MIB,
