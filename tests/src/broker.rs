@@ -182,9 +182,9 @@ impl Broker {
             let ready = if is_reference() {
                 fresh.contains("Kafka Server started")
             } else {
-                fresh
-                    .lines()
-                    .any(|line| line.contains("ready") && line.contains(&address.to_string()))
+                fresh.lines().any(|line| {
+                    line.contains("accepting connections") && line.contains(&address.to_string())
+                })
             };
             ready.then_some(())
         };
