@@ -15,3 +15,6 @@ pub use error::WireError;
 
 mod error;
 mod put;
+
+#[cfg(test)]
+mod golden_tests;

@@ -113,7 +113,7 @@ impl BatchHeader {
     /// Whether an idempotent or transactional producer wrote it.
     #[must_use]
     pub fn has_producer_id(&self) -> bool {
-        self.producer_id != -1
+        self.producer_id > -1
     }
 }
 

@@ -1,10 +1,11 @@
 //! Whether a batch that a client sends may be appended, by Kafka 4.3.1's rules, and what of it has to be rewritten.
 //!
-//! Follows `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` in their order,
-//! with two deliberate differences: record offsets other than 0..n−1 are refused always (Kafka renumbers compressed
-//! batches and does not look at uncompressed ones), and a codec number without meaning is the client's fault rather than
-//! an unknown server error. Every record's structure is walked, compressed ones while they are unpacked, in a window of
-//! fixed size. It must not know topics or clocks: rules and the time are arguments.
+//! Follows `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` in their order.
+//! A golden file holds Kafka's own verdicts. We differ where Kafka stores what no reader can use: records whose offsets
+//! are not 0..n−1 (Kafka stores them uncompressed, and fails with an unknown error on compressed ones), whose fields do
+//! not fill their length, or with a length below −1; and an unknown codec or packed data that cannot be unpacked is the
+//! client's fault here, not an unknown error. Every record is walked, compressed ones while they are unpacked, in a window of fixed
+//! size. It must not know topics or clocks: rules and the time are arguments.
 
 use bytes::Bytes;
 
@@ -315,9 +316,10 @@ impl<'r> RecordCheck<'r> {
     fn bad_timestamp(&self, timestamp: i64) -> Option<String> {
         let rules = self.rules;
         if rules.timestamp_type == TimestampType::CreateTime && timestamp != -1 {
-            let age = i128::from(rules.now_ms) - i128::from(timestamp);
-            let is_out = age > i128::from(rules.timestamp_before_max_ms)
-                || -age > i128::from(rules.timestamp_after_max_ms);
+            // Wrapping as Kafka's: an absurd time can come out as a near one, in both.
+            let age = rules.now_ms.wrapping_sub(timestamp);
+            let is_out = age > rules.timestamp_before_max_ms
+                || age.wrapping_neg() > rules.timestamp_after_max_ms;
             return is_out.then(|| {
                 format!(
                     "timestamp {timestamp} is more than {} ms before or {} ms after {}",

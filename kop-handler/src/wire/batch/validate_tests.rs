@@ -3,6 +3,7 @@
 use super::*;
 use crate::wire::batch::header::{set_crc, set_timestamps};
 use crate::wire::batch::{Attributes, BatchBuilder, BatchView, NewRecord, compress};
+use crate::wire::golden_tests::unhex;
 use kafka_protocol::error::ResponseError;
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -477,4 +478,69 @@ fn mutated_batches_with_right_checksums_never_panic() {
             }
         }
     }
+}
+
+/// Verdicts of Kafka 4.3.1 itself (ProduceRequest.validateRecords, then the checks of UnifiedLog, then LogValidator) on
+/// made and mutated batches: what, version, compacted, append time, limit, code, header as appended at 1000 in epoch 5,
+/// batch.
+const VERDICTS: &str = include_str!("../testdata/kafka-4.3.1-produce-verdicts.txt");
+
+/// Where we refuse what Kafka stores, and why: a record that lies about its place, its size or a null.
+fn is_stricter(message: &str) -> bool {
+    [
+        "in its batch",
+        "do not fill its length",
+        "a length is negative",
+    ]
+    .iter()
+    .any(|reason| message.contains(reason))
+}
+
+#[test]
+fn kafkas_verdicts_are_ours() {
+    let mut stricter = 0;
+    for line in VERDICTS.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let rules = ProduceRules {
+            compacted: words[2] == "1",
+            timestamp_type: match words[3] {
+                "1" => TimestampType::LogAppendTime,
+                _ => TimestampType::CreateTime,
+            },
+            max_batch_bytes: words[4].parse().unwrap(),
+            ..ProduceRules::new(words[1].parse().unwrap(), NOW_MS)
+        };
+        let theirs: i16 = words[5].parse().unwrap();
+        match (theirs, check(unhex(words[7].trim_matches('-')), &rules)) {
+            (0, Ok(valid)) => {
+                let [header, _] = crate::wire::batch::patched(&valid.bytes, 1000, 5);
+                assert_eq!(header, unhex(words[6]), "{}", words[0]);
+            }
+            (0, Err(rejection)) => {
+                let message = rejection.fault.to_string();
+                assert!(
+                    is_stricter(&message),
+                    "{}: Kafka takes it, we say {message}",
+                    words[0]
+                );
+                assert_eq!(rejection.fault.response_error().code(), 87);
+                stricter += 1;
+            }
+            // Kafka trips over its own feet: an unknown codec, packed data that cannot be unpacked.
+            (-1, Err(rejection)) => {
+                assert_eq!(rejection.fault.response_error().code(), 87, "{}", words[0])
+            }
+            (code, Err(rejection)) => assert_eq!(
+                rejection.fault.response_error().code(),
+                code,
+                "{}",
+                words[0]
+            ),
+            (code, Ok(_)) => panic!("{}: Kafka refuses it with {code}", words[0]),
+        }
+    }
+    assert!(
+        stricter < 30,
+        "{stricter} batches are refused that Kafka takes"
+    );
 }
