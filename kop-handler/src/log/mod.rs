@@ -4,23 +4,82 @@
 //! An offset is the index of a message in the managed ledger. An entry holds one batch; its index is that of the
 //! batch's last record. It must not know requests, groups or sockets.
 
+mod append;
+mod load;
 mod partition;
+mod pending;
+mod positions;
+mod prepare;
+pub mod producers;
+mod read;
+mod retention;
+mod search;
+mod shared;
+pub mod snapshot;
+mod text;
+pub mod time_index;
 mod types;
+mod upkeep;
 mod wait;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use handler_api::{Handle, Host, Position};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, OnceCell};
 
 pub use self::partition::Partition;
 pub use self::types::*;
 pub use self::wait::{Waiter, Wake};
 use crate::clock::Clock;
 use crate::error::Fault;
+use shared::Shared;
+
+/// The leader epoch of all partitions: ownership changes do not count where there is one broker.
+const LEADER_EPOCH: i32 = 0;
 
 /// All partitions that are open here.
-pub struct Logs {}
+pub struct Logs {
+    shared: Arc<Shared>,
+    open: RwLock<Open>,
+    /// Partitions being loaded: who asks meanwhile waits for the same load.
+    loading: Mutex<HashMap<Arc<str>, Arc<OnceCell<Arc<Partition>>>>>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_name: HashMap<Arc<str>, Arc<Partition>>,
+    by_handle: HashMap<Handle, Arc<Partition>>,
+}
+
+impl Open {
+    fn alive(&self, name: &str) -> Option<Arc<Partition>> {
+        self.by_name
+            .get(name)
+            .filter(|partition| partition.is_alive())
+            .cloned()
+    }
+
+    fn insert(&mut self, partition: &Arc<Partition>) {
+        let name = partition.shared_name();
+        if let Some(old) = self.by_name.insert(name, Arc::clone(partition)) {
+            self.by_handle.remove(&old.handle());
+        }
+        self.by_handle
+            .insert(partition.handle(), Arc::clone(partition));
+    }
+}
+
+impl std::fmt::Debug for Logs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Logs")
+            .field("open", &self.open.read().by_name.len())
+            .finish_non_exhaustive()
+    }
+}
 
 impl Logs {
     /// Nothing open yet. `runtime` carries on what a caller gave up on.
@@ -32,25 +91,115 @@ impl Logs {
         options: LogOptions,
         runtime: tokio::runtime::Handle,
     ) -> Arc<Self> {
-        let _ = (host, clock, directory, options, runtime);
-        unimplemented!()
+        Arc::new(Self {
+            shared: Arc::new(Shared {
+                host,
+                clock,
+                directory,
+                options,
+                runtime,
+                waiters: AtomicUsize::new(0),
+                unsaved: Mutex::new(Vec::new()),
+                urgent: Notify::new(),
+            }),
+            open: RwLock::new(Open::default()),
+            loading: Mutex::new(HashMap::new()),
+        })
     }
 
     /// Opens partitions by their full names; answers in their order. One that is open already costs a look into a map.
-    pub async fn open(self: &Arc<Self>, partitions: &[&str]) -> Vec<Result<Arc<Partition>, Fault>> {
-        let _ = partitions;
-        unimplemented!()
+    pub async fn open(&self, partitions: &[&str]) -> Vec<Result<Arc<Partition>, Fault>> {
+        let mut found: Vec<Option<Result<Arc<Partition>, Fault>>> = {
+            let open = self.open.read();
+            let known = |name: &&str| open.alive(name).map(Ok);
+            partitions.iter().map(known).collect()
+        };
+        let missing: Vec<Arc<str>> = partitions
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| found.is_none())
+            .map(|(name, _)| Arc::from(*name))
+            .collect();
+        if !missing.is_empty() {
+            let opened = load::open_ledgers(&self.shared, &missing).await;
+            let mut loaded = Vec::with_capacity(missing.len());
+            for (name, opened) in missing.into_iter().zip(opened) {
+                loaded.push(match opened {
+                    Ok(opened) => self.load(name, &opened).await,
+                    Err(fault) => Err(fault),
+                });
+            }
+            let mut loaded = loaded.into_iter();
+            for place in found.iter_mut().filter(|place| place.is_none()) {
+                *place = loaded.next();
+            }
+        }
+        let lost = || Err(Fault::Internal("a partition was not opened".to_owned()));
+        found
+            .into_iter()
+            .map(|found| found.unwrap_or_else(lost))
+            .collect()
+    }
+
+    /// Loads a partition, once for all who ask at the same time.
+    async fn load(
+        &self,
+        name: Arc<str>,
+        opened: &handler_api::ledger::Opened,
+    ) -> Result<Arc<Partition>, Fault> {
+        let cell = {
+            let mut loading = self.loading.lock();
+            if let Some(known) = self.open.read().alive(&name) {
+                return Ok(known);
+            }
+            Arc::clone(loading.entry(Arc::clone(&name)).or_default())
+        };
+        let load = async || {
+            self.must_be_settled(opened)?;
+            let settings = self.shared.directory.settings(&name).await?;
+            let partition = load::load(&self.shared, Arc::clone(&name), opened, settings).await?;
+            Ok(Arc::new(partition))
+        };
+        let loaded = cell.get_or_try_init(load).await.cloned();
+        let mut loading = self.loading.lock();
+        if loading
+            .get(&name)
+            .is_some_and(|other| Arc::ptr_eq(other, &cell))
+        {
+            if let Ok(partition) = &loaded {
+                self.open.write().insert(partition);
+            }
+            loading.remove(&name);
+        }
+        if let Ok(partition) = &loaded
+            && partition.lock().unsaved.since_ms.is_some()
+        {
+            partition.list_unsaved();
+        }
+        loaded
+    }
+
+    /// A partition that we gave up, while its handle lives on, may still have appends under way: it is loaded again
+    /// when they have ended, so that none is missed.
+    fn must_be_settled(&self, opened: &handler_api::ledger::Opened) -> Result<(), Fault> {
+        let handle = opened.handle.map(Handle::from);
+        let old = handle.and_then(|handle| self.by_handle(handle));
+        if old.is_some_and(|old| !old.lock().pendings.is_empty()) {
+            return Err(Fault::LeaderNotAvailable(
+                "appends of unknown outcome are under way".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// Appends batches, in one crossing. Their order in each partition, and the host's ownership of them, are fixed
     /// when this *call* returns; dropping the future cancels nothing. Answers in the order of `appends`, when they are
     /// as durable as the host is set up to make them.
     pub fn append(
-        self: &Arc<Self>,
+        &self,
         appends: Vec<Append>,
-    ) -> impl Future<Output = Vec<Result<AppendInfo, Rejection>>> + Send + 'static {
-        let _ = appends;
-        async { unimplemented!() }
+    ) -> impl Future<Output = Vec<Result<AppendInfo, Rejection>>> + Send + use<> {
+        append::append(&self.shared, appends)
     }
 
     /// Reads whole batches, in one crossing, in the order of `reads`, until `max_bytes` are found. With
@@ -61,48 +210,65 @@ impl Logs {
         max_bytes: usize,
         at_least_one: bool,
     ) -> Vec<Result<Fetched, Fault>> {
-        let _ = (reads, max_bytes, at_least_one);
-        unimplemented!()
+        read::read(&self.shared, reads, max_bytes, at_least_one).await
     }
 
     /// Completes when one of the partitions has a durable record at its offset or after it, or dies. Name the high
     /// watermark that a read answered with; then read again.
     pub fn wait(&self, partitions: &[(Arc<Partition>, i64)]) -> Waiter {
-        let _ = partitions;
-        unimplemented!()
+        wait::wait(&self.shared, partitions)
     }
 
     /// The host's wake-up: call it from [`handler_api::ProtocolHandler::end_moved`].
-    pub fn end_moved(&self, handle: Handle, position: Position, index: i64) {
-        let _ = (handle, position, index);
-        unimplemented!()
+    pub fn end_moved(&self, handle: Handle, _position: Position, index: i64) {
+        if let Some(partition) = self.by_handle(handle) {
+            partition.raise_end(index + 1);
+            wait::wake(&partition);
+        }
     }
 
-    /// The host's [`handler_api::ledger::HandleClosed`].
+    /// The host's [`handler_api::ledger::HandleClosed`]: the partition is dead, who waits for it is woken.
     pub fn closed(&self, handle: Handle) {
-        let _ = handle;
-        unimplemented!()
+        if let Some(partition) = self.by_handle(handle) {
+            partition.die();
+            self.forget(&partition);
+        }
     }
 
     /// The host's [`handler_api::ledger::StartMoved`].
     pub fn start_moved(&self, handle: Handle, start_index: i64) {
-        let _ = (handle, start_index);
-        unimplemented!()
+        if let Some(partition) = self.by_handle(handle) {
+            partition.raise_start(start_index);
+        }
     }
 
     /// New settings of a topic, for those of its partitions (full names) that are open.
     pub fn apply_settings(&self, partitions: &[&str], settings: &TopicSettings) {
-        let _ = (partitions, settings);
-        unimplemented!()
+        let open = self.open.read();
+        for name in partitions {
+            if let Some(partition) = open.by_name.get(*name) {
+                partition.set_settings(settings.clone());
+            }
+        }
     }
 
-    /// Snapshots, retention, rolling and compaction of all partitions, for ever: one task, bounded work at a time.
-    pub async fn housekeep(self: Arc<Self>) {
-        unimplemented!()
+    fn by_handle(&self, handle: Handle) -> Option<Arc<Partition>> {
+        self.open.read().by_handle.get(&handle).cloned()
     }
 
-    /// Writes the last snapshots. Afterwards nothing may be appended.
-    pub async fn close(&self) {
-        unimplemented!()
+    /// Takes a dead partition out of the maps, so that the next who asks opens it again.
+    fn forget(&self, partition: &Arc<Partition>) {
+        let mut open = self.open.write();
+        open.by_handle.remove(&partition.handle());
+        if open
+            .by_name
+            .get(partition.name())
+            .is_some_and(|known| Arc::ptr_eq(known, partition))
+        {
+            open.by_name.remove(partition.name());
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,14 @@ use bytes::Bytes;
 
 use super::partition::Partition;
 use crate::error::Fault;
+pub use crate::wire::batch::{Compression, RecordError, Rejection, TimestampType};
 
 /// One partition's share of an append.
 #[derive(Clone, Debug)]
 pub struct Append {
     /// Where to.
     pub partition: Arc<Partition>,
-    /// One record batch of magic 2, as it came.
+    /// One record batch of magic 2, as it came; null comes as empty.
     pub records: Bytes,
     /// Who appends.
     pub origin: Origin,
@@ -43,34 +44,6 @@ pub struct AppendInfo {
     pub log_append_time_ms: i64,
     /// First offset of the partition.
     pub log_start_offset: i64,
-}
-
-/// Why a batch was not appended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{fault}")]
-pub struct Rejection {
-    /// The partition's error.
-    pub fault: Fault,
-    /// The records that caused it, where it was single ones.
-    pub records: Vec<RecordError>,
-}
-
-impl From<Fault> for Rejection {
-    fn from(fault: Fault) -> Self {
-        Self {
-            fault,
-            records: Vec::new(),
-        }
-    }
-}
-
-/// A record that was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
-    /// Its place in the batch, from 0.
-    pub index: i32,
-    /// Why.
-    pub message: String,
 }
 
 /// One partition's share of a read.
@@ -131,34 +104,6 @@ pub struct TimestampOffset {
     pub offset: i64,
 }
 
-/// Which timestamp records of a topic carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TimestampType {
-    /// The client's.
-    #[default]
-    CreateTime,
-    /// The broker's, set when the batch arrives.
-    LogAppendTime,
-}
-
-/// Which codec batches of a topic are stored with (`compression.type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TopicCompression {
-    /// The client's.
-    #[default]
-    Producer,
-    /// None (`uncompressed`).
-    Uncompressed,
-    /// gzip.
-    Gzip,
-    /// snappy.
-    Snappy,
-    /// lz4.
-    Lz4,
-    /// zstd.
-    Zstd,
-}
-
 /// What the log must know of a topic's configuration; Kafka's names and meanings, its defaults by [`Default`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicSettings {
@@ -170,8 +115,8 @@ pub struct TopicSettings {
     pub timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`.
     pub timestamp_after_max_ms: i64,
-    /// `compression.type`.
-    pub compression: TopicCompression,
+    /// `compression.type`; `None` stands for `producer`: batches stay as the client compressed them.
+    pub compression: Option<Compression>,
     /// `cleanup.policy` holds `delete`.
     pub delete: bool,
     /// `cleanup.policy` holds `compact`.
@@ -201,7 +146,7 @@ impl Default for TopicSettings {
             timestamp_type: TimestampType::CreateTime,
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
-            compression: TopicCompression::Producer,
+            compression: None,
             delete: true,
             compact: false,
             retention_ms: 604_800_000,

@@ -2,7 +2,7 @@
 
 use super::definition::items;
 use super::{Overrides, ServerDefaults};
-use crate::log::{TimestampType, TopicCompression, TopicSettings};
+use crate::log::{Compression, TimestampType, TopicSettings};
 
 impl Overrides {
     /// The values in force, as the log wants them.
@@ -19,14 +19,8 @@ impl Overrides {
             },
             timestamp_before_max_ms: long("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
-            compression: match text("compression.type") {
-                "uncompressed" => TopicCompression::Uncompressed,
-                "gzip" => TopicCompression::Gzip,
-                "snappy" => TopicCompression::Snappy,
-                "lz4" => TopicCompression::Lz4,
-                "zstd" => TopicCompression::Zstd,
-                _ => TopicCompression::Producer,
-            },
+            // `producer` names no codec: batches stay as they came.
+            compression: Compression::from_name(text("compression.type")),
             delete: policies.contains(&"delete"),
             compact: policies.contains(&"compact"),
             retention_ms: long("retention.ms"),

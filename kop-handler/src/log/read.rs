@@ -1,0 +1,265 @@
+//! The way of batches out of the log: one crossing for all partitions, then offsets set in copied header fields.
+//!
+//! Records are shared with the host's memory. Small batches are copied together instead, since a short copy costs less
+//! than two more slices to write. It must not wait for data.
+
+use bytes::{Bytes, BytesMut};
+use handler_api::{ApiError, Entry, ErrorCode, Position, ReadAnswer, ReadRequest};
+
+use super::partition::Partition;
+use super::shared::Shared;
+use super::types::{Fetched, Isolation, Read};
+use crate::error::Fault;
+use crate::format;
+use crate::wire::batch::BatchHeader;
+
+/// Most entries of one partition in one read.
+const MAX_ENTRIES: u32 = 16_384;
+/// A batch up to this size is copied whole, a larger one shared behind its copied head.
+const COPY_BELOW: usize = 1024;
+/// Fields of a batch's header that are written anew: base offset, length, leader epoch.
+const HEAD: usize = 16;
+
+pub(super) async fn read(
+    shared: &Shared,
+    reads: Vec<Read>,
+    max_bytes: usize,
+    at_least_one: bool,
+) -> Vec<Result<Fetched, Fault>> {
+    let mut results: Vec<Option<Result<Fetched, Fault>>> = Vec::with_capacity(reads.len());
+    let mut requests = Vec::with_capacity(reads.len());
+    for read in &reads {
+        match request(read, max_bytes, at_least_one) {
+            Ok(request) => {
+                requests.push(request);
+                results.push(None);
+            }
+            Err(fault) => results.push(Some(Err(fault))),
+        }
+    }
+    let answers = if requests.is_empty() {
+        Ok(Vec::new())
+    } else {
+        shared.host.read(requests, with_slack(max_bytes)).await
+    };
+    let mut answers = answers.map(Vec::into_iter);
+    let mut budget = Budget {
+        left: max_bytes,
+        owes_one: at_least_one,
+    };
+    results
+        .into_iter()
+        .zip(&reads)
+        .map(|(result, read)| match (result, &mut answers) {
+            (Some(result), _) => result,
+            (None, Err(error)) => Err(fault(&read.partition, error.clone())),
+            (None, Ok(answers)) => match answers.next() {
+                Some(Ok(answer)) => fetched(read, answer, &mut budget),
+                Some(Err(error)) => Err(fault(&read.partition, error)),
+                None => Err(Fault::Internal(
+                    "the host answered for fewer reads than it was given".to_owned(),
+                )),
+            },
+        })
+        .collect()
+}
+
+/// What may still be returned in the whole call.
+struct Budget {
+    left: usize,
+    owes_one: bool,
+}
+
+fn request(read: &Read, max_bytes: usize, at_least_one: bool) -> Result<ReadRequest, Fault> {
+    let partition = &read.partition;
+    if !partition.is_alive() {
+        return Err(partition.gone());
+    }
+    if read.offset < partition.log_start_offset() {
+        return Err(out_of_range(partition, read.offset));
+    }
+    Ok(ReadRequest {
+        handle: partition.handle(),
+        index: read.offset,
+        position: partition.positions.lock().get(read.offset),
+        max_entries: MAX_ENTRIES,
+        flags: if at_least_one {
+            ReadRequest::AT_LEAST_ONE
+        } else {
+            0
+        },
+        max_bytes: with_slack(read.max_bytes.min(max_bytes)),
+    })
+}
+
+/// The host counts whole entries, Kafka only their batches: room for the envelopes.
+fn with_slack(max_bytes: usize) -> u64 {
+    let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+    max_bytes
+        .saturating_add(max_bytes / 128)
+        .saturating_add(256)
+}
+
+/// What a failed read means for its partition.
+pub(super) fn fault(partition: &Partition, error: ApiError) -> Fault {
+    match error.kind() {
+        ErrorCode::HandleClosed | ErrorCode::NotOwner | ErrorCode::NotFound => {
+            partition.die();
+            partition.gone()
+        }
+        _ => error.into(),
+    }
+}
+
+fn out_of_range(partition: &Partition, offset: i64) -> Fault {
+    Fault::OffsetOutOfRange(format!(
+        "offset {offset} is outside of {}..={} of {}",
+        partition.log_start_offset(),
+        partition.high_watermark(),
+        partition.name()
+    ))
+}
+
+fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetched, Fault> {
+    let partition = &read.partition;
+    let end = answer.end_index + 1;
+    partition.raise_end(end);
+    partition.raise_start(answer.start_index);
+    let log_start_offset = partition.log_start_offset();
+    if read.offset > end || read.offset < log_start_offset {
+        return Err(out_of_range(partition, read.offset));
+    }
+    let last_stable_offset = end;
+    let stop = match read.isolation {
+        Isolation::ReadUncommitted => end,
+        Isolation::ReadCommitted => last_stable_offset,
+    };
+    let mut gathered = Gathered::new(&answer.entries);
+    let mut left = read.max_bytes.min(budget.left);
+    let mut next = (read.offset, answer.next);
+    for entry in answer.entries {
+        let (position, index) = (entry.position, entry.index);
+        if index < read.offset || index >= stop {
+            continue;
+        }
+        let (batch, header) = match decode(entry) {
+            Ok(decoded) => decoded,
+            Err(error) if gathered.size == 0 => {
+                return Err(undecodable(partition, position, &error));
+            }
+            Err(_) => {
+                // What stands before it is good; the next read says what is wrong here.
+                next.1 = position;
+                break;
+            }
+        };
+        let size = batch.len();
+        if size > left && !budget.owes_one {
+            next.1 = position;
+            break;
+        }
+        budget.owes_one = false;
+        left = left.saturating_sub(size);
+        budget.left = budget.left.saturating_sub(size);
+        gathered.push(batch, header.base_offset);
+        next.0 = index + 1;
+    }
+    partition.positions.lock().put(read.offset, next.0, next.1);
+    Ok(Fetched {
+        size: gathered.size,
+        records: gathered.finish(),
+        high_watermark: end,
+        last_stable_offset,
+        log_start_offset,
+        aborted: Vec::new(),
+    })
+}
+
+/// The batch of an entry, and its header with the offset that its first record has.
+pub(super) fn decode(entry: Entry) -> Result<(format::Batch, BatchHeader), format::DecodeError> {
+    let segments = entry
+        .segments
+        .into_iter()
+        .map(|segment| Bytes::from(segment.bytes))
+        .collect();
+    let batch = format::decode(segments)?;
+    let head = batch.pieces.first().map_or(&[][..], Bytes::as_ref);
+    let mut header =
+        BatchHeader::parse(head).map_err(|_| format::DecodeError::Batch("it has no header"))?;
+    if header.offset_span() < 1 {
+        return Err(format::DecodeError::Batch("it takes up no offsets"));
+    }
+    header.base_offset = entry.index - header.offset_span() + 1;
+    Ok((batch, header))
+}
+
+pub(super) fn undecodable(
+    partition: &Partition,
+    position: Position,
+    error: &format::DecodeError,
+) -> Fault {
+    let text = format!(
+        "entry {}:{} of {}: {error}",
+        position.ledger,
+        position.entry,
+        partition.name()
+    );
+    match error {
+        format::DecodeError::NotBuilt(_) => Fault::UnsupportedForMessageFormat(text),
+        format::DecodeError::Malformed(_) | format::DecodeError::Batch(_) => {
+            Fault::StoredCorrupt(text)
+        }
+    }
+}
+
+/// Batches on their way out: copied heads (and small batches) in one arena, the rest shared.
+struct Gathered {
+    arena: BytesMut,
+    pieces: Vec<Bytes>,
+    size: usize,
+}
+
+impl Gathered {
+    fn new(entries: &[Entry]) -> Self {
+        let copied = entries.iter().map(|entry| match entry.len() {
+            small if small <= COPY_BELOW => small,
+            _ => HEAD,
+        });
+        Self {
+            arena: BytesMut::with_capacity(copied.sum()),
+            pieces: Vec::with_capacity(2 * entries.len()),
+            size: 0,
+        }
+    }
+
+    fn push(&mut self, batch: format::Batch, base_offset: i64) {
+        let size = batch.len();
+        let mut pieces = batch.pieces.into_iter();
+        let Some(mut first) = pieces.next() else {
+            return;
+        };
+        self.size += size;
+        let head = first.split_to(HEAD.min(first.len()));
+        self.arena.extend_from_slice(&base_offset.to_be_bytes());
+        self.arena
+            .extend_from_slice(head.get(8..12).unwrap_or_default());
+        self.arena
+            .extend_from_slice(&super::LEADER_EPOCH.to_be_bytes());
+        let rest = std::iter::once(first).chain(pieces);
+        if size <= COPY_BELOW {
+            for piece in rest {
+                self.arena.extend_from_slice(&piece);
+            }
+            return;
+        }
+        self.pieces.push(self.arena.split().freeze());
+        self.pieces.extend(rest);
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        if !self.arena.is_empty() {
+            self.pieces.push(self.arena.freeze());
+        }
+        self.pieces
+    }
+}
