@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use handler_api::ledger::{OpenLedgers, Opened};
-use handler_api::topics::{CreateTopic, Topic, TopicNames};
+use handler_api::topics::{CreateTopic, Topic, TopicChange, TopicNames, UpdateTopic};
 use handler_api::{
-    ApiError, AppendRequest, Appended, Handle, Host, Position, ReadAnswer, ReadRequest,
+    ApiError, AppendRequest, Appended, ErrorCode, Handle, Host, Position, ReadAnswer, ReadRequest,
 };
 
 use super::{EmbeddedBroker, EmbeddedConfig};
@@ -172,4 +172,24 @@ fn what_is_appended_is_read_back_in_order_and_after_a_restart() {
                 .is_empty()
         );
     }
+}
+
+#[test]
+fn a_topic_changes_only_while_its_properties_are_as_expected() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(config(dir.path()));
+    broker.create(TOPIC, 1);
+    let change = |expected: &str, value: &str| {
+        let change = TopicChange {
+            name: TOPIC.into(),
+            set: [("id".to_owned(), value.to_owned())].into(),
+            expect: [("id".to_owned(), expected.to_owned())].into(),
+            ..TopicChange::default()
+        };
+        wait(broker.host.control::<UpdateTopic>(&change))
+    };
+    assert_eq!(change("", "first").unwrap().properties["id"], "first");
+    let error = change("", "second").unwrap_err();
+    assert_eq!(error.kind(), ErrorCode::Conflict);
+    assert_eq!(change("first", "third").unwrap().properties["id"], "third");
 }

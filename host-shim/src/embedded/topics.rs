@@ -335,6 +335,15 @@ pub(crate) fn update(core: &Arc<Core>, request: TopicChange) -> Reply<Topic> {
             }
             row.partitions = request.partitions;
         }
+        for (key, expected) in &request.expect {
+            let found = row.properties.get(key).map_or("", String::as_str);
+            if found != expected {
+                return Ok(Err(ApiError::new(
+                    ErrorCode::Conflict,
+                    format!("property {key} of {name} is {found:?}, not {expected:?}"),
+                )));
+            }
+        }
         row.properties.extend(request.set);
         row.properties
             .retain(|key, _| !request.remove.contains(key));
