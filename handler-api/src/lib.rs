@@ -1,6 +1,8 @@
 #![doc = include_str!("../ABI.md")]
 
 pub mod auth;
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod control;
 pub mod cursor;
 pub mod ffi;

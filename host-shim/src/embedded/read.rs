@@ -438,7 +438,7 @@ impl Reader<'_> {
     fn source(&self, ledger: Ledger, sought: Sought) -> Result<Source, Stop> {
         let file = self.open(ledger.row.key())?;
         let mark = if ledger.row.sealed {
-            sought.last_mark(&*self.sealed_marks(&file, &ledger)?)
+            sought.last_mark(&self.sealed_marks(&file, &ledger)?)
         } else {
             let view = self.partition.view.lock();
             if view

@@ -1,7 +1,5 @@
 //! The embedded store from the outside, through the services.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;

@@ -458,6 +458,8 @@ impl World {
             Some(format!("{parent}{child}"))
         });
         let mut paths: Vec<String> = below.collect();
+        // `/a/b-c` lies between `/a/b` and `/a/b/d`.
+        paths.sort_unstable();
         paths.dedup();
         Ok(PathList { paths })
     }
