@@ -93,7 +93,8 @@ fn a_snapshot_ahead_of_the_log_is_cut_to_it() {
         state.unsaved.since_ms = Some(0);
         ahead
     };
-    bed.run(crate::log::upkeep::save(&partition)).expect("saved");
+    bed.run(crate::log::upkeep::save(&partition))
+        .expect("saved");
     bed.sim.crash();
     bed.restart();
     let partition = bed.open(0);
