@@ -46,8 +46,10 @@ pub struct Logs {
     shared: Arc<Shared>,
     open: RwLock<Open>,
     /// Partitions being loaded: who asks meanwhile waits for the same load.
-    loading: Mutex<HashMap<Arc<str>, Arc<OnceCell<Arc<Partition>>>>>,
+    loading: Mutex<HashMap<Arc<str>, Loading>>,
 }
+
+type Loading = Arc<OnceCell<Arc<Partition>>>;
 
 #[derive(Default)]
 struct Open {

@@ -176,11 +176,11 @@ async fn retain(
         .ledgers;
     let plan = retention::plan(settings, &ledgers, times, log_start, shared.clock.now_ms());
     let mut before_index = plan.trim_before;
-    if plan.roll {
-        if let Err(error) = shared.host.control::<Rollover>(&handle).await {
-            tracing::debug!(%error, "a ledger was not rolled; it is tried again");
-            before_index = plan.trim_sealed_before;
-        }
+    if plan.roll
+        && let Err(error) = shared.host.control::<Rollover>(&handle).await
+    {
+        tracing::debug!(%error, "a ledger was not rolled; it is tried again");
+        before_index = plan.trim_sealed_before;
     }
     let Some(before_index) = before_index else {
         return Ok(None);

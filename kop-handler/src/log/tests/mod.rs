@@ -135,7 +135,7 @@ impl Bed {
     /// Polls once, and lets spawned tasks have a turn.
     pub(super) fn poll<T>(
         &self,
-        mut future: std::pin::Pin<&mut impl Future<Output = T>>,
+        mut future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>,
     ) -> Option<T> {
         self.runtime.block_on(async {
             tokio::task::yield_now().await;
