@@ -191,6 +191,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Whether a version is handled.
+    pub(crate) fn serves(&self, version: i16) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+
     /// Its place in the table.
     pub(crate) fn place(&self) -> usize {
         TABLE

@@ -28,7 +28,7 @@ use tokio::time::{Instant, Sleep};
 use super::Shared;
 use super::output::Output;
 use super::pipeline::{Dispatch, Pipeline};
-use crate::api::{self, Call, Connection, Principal, Reply};
+use crate::api::{self, Call, Connection, Line, Principal, Reply};
 use crate::wire::WireError;
 use crate::wire::framer::{FrameError, FrameLimits, Framer};
 use crate::wire::request::RequestHead;
@@ -273,9 +273,13 @@ impl State {
     }
 
     fn dispatch(&mut self, frame: Bytes, cx: &mut Context<'_>) -> Result<(), Refusal> {
+        let line = served(&frame)?;
         let head = RequestHead::parse(frame)?;
-        let line = api::line(head.key).ok_or(Refusal::Key(head.key))?;
-        if !(line.min..=line.max).contains(&head.version) {
+        let client_id = head.client_id.as_deref().unwrap_or_default();
+        if *client_id != *self.client_id {
+            self.client_id = client_id.into();
+        }
+        if !line.serves(head.version) {
             if line.key == ApiKey::ApiVersions {
                 self.reserved = None;
                 let reply = api::security::api_versions::unsupported_version(head.correlation_id)?;
@@ -293,10 +297,6 @@ impl State {
         if !self.active {
             self.active = true;
             self.shared.server.metrics.active_channels.add(1);
-        }
-        let client_id = head.client_id.as_deref().unwrap_or_default();
-        if *client_id != *self.client_id {
-            self.client_id = client_id.into();
         }
         let call = Call {
             version: head.version,
@@ -360,16 +360,10 @@ impl State {
 
     /// The end, once nothing is left to do before it.
     fn finished(&mut self) -> Option<End> {
-        let ending = self.ending.as_ref()?;
-        let idle = match ending {
-            End::Closing => self.pipeline.only_waits(),
-            _ => self.pipeline.is_empty(),
-        };
-        if idle && self.output.is_empty() {
-            self.ending.take()
-        } else {
-            None
+        if self.pipeline.is_empty() && self.output.is_empty() {
+            return self.ending.take();
         }
+        None
     }
 
     /// The next moment at which something is overdue unless it happens before.
@@ -419,4 +413,24 @@ impl State {
             .filter(|(deadline, _)| *deadline <= now)
             .map(|(_, end)| end)
     }
+}
+
+/// The line of the table that a frame names. A version that is not served is refused here if the rest of its header,
+/// which we may not know, cannot be read: the log is to say what the client asked for.
+fn served(frame: &Bytes) -> Result<&'static Line, Refusal> {
+    let Some([key @ .., v0, v1]) = frame.first_chunk::<4>() else {
+        return Err(WireError::HeaderTooShort { have: frame.len() }.into());
+    };
+    let (key, version) = (i16::from_be_bytes(*key), i16::from_be_bytes([*v0, *v1]));
+    let line = api::line(key).ok_or(Refusal::Key(key))?;
+    let readable = line.serves(version)
+        || line.key == ApiKey::ApiVersions
+        || RequestHead::parse(frame.clone()).is_ok();
+    if readable {
+        return Ok(line);
+    }
+    Err(Refusal::Version {
+        api: line.name,
+        version,
+    })
 }

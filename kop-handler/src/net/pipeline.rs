@@ -65,8 +65,6 @@ pub(super) struct Pipeline {
     /// Number of the oldest slot.
     first: u64,
     running: FuturesUnordered<Running>,
-    /// Running requests that may end at any time, and so are not waited for when the plugin closes.
-    waiting: usize,
     bytes: usize,
 }
 
@@ -77,7 +75,6 @@ impl Pipeline {
             slots: VecDeque::new(),
             first: 0,
             running: FuturesUnordered::new(),
-            waiting: 0,
             bytes: 0,
         }
     }
@@ -93,11 +90,6 @@ impl Pipeline {
     /// Bytes of the requests that run.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Whether only requests run that wait for others by their nature (a long poll, a joining member).
-    pub(super) fn only_waits(&self) -> bool {
-        self.running.len() == self.waiting
     }
 
     /// Starts a request and polls it once.
@@ -140,7 +132,6 @@ impl Pipeline {
             .request_bytes_in_flight
             .add(signed(permit.num_permits()));
         self.bytes += permit.num_permits();
-        self.waiting += usize::from(line.waits);
         let number = self.first + self.slots.len() as u64;
         self.slots.push_back(Slot {
             line,
@@ -202,7 +193,6 @@ impl Pipeline {
         let bytes = slot.permit.take().map_or(0, |permit| permit.num_permits());
         metrics.request_bytes_in_flight.add(-signed(bytes));
         self.bytes = self.bytes.saturating_sub(bytes);
-        self.waiting -= usize::from(slot.line.waits);
         slot.outcome = Some(outcome);
     }
 

@@ -94,6 +94,11 @@ impl Client {
         Self { stream, next: 1 }
     }
 
+    /// A client on a stream that is open.
+    pub fn over(stream: TcpStream) -> Self {
+        Self { stream, next: 1 }
+    }
+
     /// Sends a request and waits for its reply.
     pub async fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         let id = self.send(version, request).await;
