@@ -12,7 +12,7 @@ use super::pending::{Arrived, Pendings};
 use super::positions::Positions;
 use super::producers::{Producers, StoredBatch};
 use super::shared::Shared;
-use super::snapshot::{CleanerState, Restored};
+use super::snapshot::Restored;
 use super::time_index::{BatchTimes, TimeIndex};
 use super::types::{TimestampOffset, TopicSettings};
 use super::wait::Waiting;
@@ -50,7 +50,8 @@ pub(super) struct State {
     pub(super) taken_in: i64,
     /// First offset that was not deleted by hand.
     pub(super) log_start: i64,
-    pub(super) cleaner: CleanerState,
+    /// Offset up to which the cleaner has been.
+    pub(super) clean_end: i64,
     pub(super) unsaved: Unsaved,
     /// The ledger that is appended to, as far as it is known.
     pub(super) ledger: OpenLedger,
@@ -100,7 +101,7 @@ impl Partition {
                 times: restored.times,
                 taken_in: restored.end_offset.unwrap_or(start),
                 log_start: restored.log_start,
-                cleaner: restored.cleaner,
+                clean_end: restored.clean_end,
                 unsaved: Unsaved::default(),
                 ledger: OpenLedger::default(),
             }),
@@ -247,13 +248,14 @@ impl State {
                 batch.arrived_ms,
             );
         }
-        self.times.add(&BatchTimes {
+        let thinned = self.times.add(&BatchTimes {
             ledger,
             base_offset,
             last_offset,
             max_timestamp_ms: batch.max_timestamp_ms,
             bytes: batch.bytes,
         });
+        self.unsaved.ledgers.extend(thinned);
         self.taken_in = last_offset + 1;
         self.unsaved.bytes += batch.bytes;
         self.unsaved.since_ms.get_or_insert(now_ms);

@@ -200,6 +200,18 @@ impl Producers {
         all
     }
 
+    /// At most so many, those seen last; by id.
+    #[must_use]
+    pub fn last_seen(&self, most: usize) -> Vec<(i64, &Producer)> {
+        let mut all = self.sorted();
+        if all.len() > most {
+            all.sort_unstable_by_key(|(id, producer)| (-producer.last_seen_ms, *id));
+            all.truncate(most);
+            all.sort_unstable_by_key(|(id, _)| *id);
+        }
+        all
+    }
+
     /// How many are known.
     #[must_use]
     pub fn len(&self) -> usize {

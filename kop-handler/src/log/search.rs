@@ -120,6 +120,8 @@ impl<'p> Scan<'p> {
         if self.next > self.to {
             return Ok(None);
         }
+        // A host may answer every read at once: others must get their turn all the same.
+        tokio::task::yield_now().await;
         let partition = self.partition;
         let request = ReadRequest {
             handle: partition.handle(),

@@ -16,8 +16,10 @@ pub const PRODUCERS: &str = "kop.producers";
 pub const LOG_START: &str = "kop.log-start";
 /// Prefix of properties: the times of a ledger, by its id.
 pub const TIMES_PREFIX: &str = "kop.times.";
-/// Property: how far the cleaner is.
-pub const CLEANER: &str = "kop.cleaner";
+/// Property: offset up to which the cleaner has been.
+pub const CLEAN_END: &str = "kop.clean-end";
+/// Producers in a snapshot: those seen last. Hosts bound the size of properties.
+pub const PRODUCERS_SAVED: usize = 1_000;
 
 const VERSION: u8 = 1;
 
@@ -49,19 +51,10 @@ pub struct Restored {
     pub times: TimeIndex,
     /// First offset that was not deleted by hand.
     pub log_start: i64,
-    /// How far the cleaner is.
-    pub cleaner: CleanerState,
+    /// Offset up to which the cleaner has been.
+    pub clean_end: i64,
     /// Properties that could not be read, and why.
     pub unusable: Vec<(String, SnapshotError)>,
-}
-
-/// How far the cleaner of a compacted partition is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CleanerState {
-    /// Everything below has been cleaned.
-    pub clean_end: i64,
-    /// When ledgers were first cleaned whose tombstones are still there, by ledger id, in ms since the epoch.
-    pub cleaned_ms: Vec<(i64, i64)>,
 }
 
 /// Reads the properties of a managed ledger whose log ends before `end_offset`.
@@ -75,12 +68,9 @@ pub fn restore(properties: &HashMap<String, String>, end_offset: i64) -> Restore
                 restored.end_offset = Some(end.min(end_offset));
             })
         } else if key == LOG_START {
-            value
-                .parse()
-                .map(|start| restored.log_start = start)
-                .map_err(|_| SnapshotError::Damaged("not a number"))
-        } else if key == CLEANER {
-            read_cleaner(value).map(|cleaner| restored.cleaner = cleaner)
+            read_offset(value).map(|start| restored.log_start = start)
+        } else if key == CLEAN_END {
+            read_offset(value).map(|end| restored.clean_end = end)
         } else if let Some(ledger) = key.strip_prefix(TIMES_PREFIX) {
             read_times(ledger, value)
                 .map(|(ledger, times)| restored.times.restore(ledger, times, end_offset))
@@ -94,24 +84,28 @@ pub fn restore(properties: &HashMap<String, String>, end_offset: i64) -> Restore
     restored
 }
 
-/// The property [`PRODUCERS`].
+/// The property [`PRODUCERS`]. Numbers are written as differences to what is near: most take one byte.
 #[must_use]
 pub fn write_producers(producers: &Producers, end_offset: i64) -> String {
     let mut out = Writer::new();
     out.number(end_offset);
-    let all = producers.sorted();
+    let all = producers.last_seen(PRODUCERS_SAVED);
     out.count(all.len());
+    let mut last_id = 0;
     for (id, producer) in all {
-        out.number(id);
+        out.number(id.wrapping_sub(last_id));
+        last_id = id;
         out.number(i64::from(producer.epoch));
         out.number(producer.last_seen_ms);
         out.count(producer.batches.len());
+        let (mut sequence, mut offset) = (0, end_offset);
         for batch in &producer.batches {
-            out.number(i64::from(batch.first_sequence));
-            out.number(i64::from(batch.last_sequence));
-            out.number(batch.base_offset);
-            out.number(batch.last_offset - batch.base_offset);
-            out.number(batch.timestamp_ms);
+            out.number(i64::from(batch.first_sequence) - sequence);
+            out.number(i64::from(batch.last_sequence) - i64::from(batch.first_sequence));
+            out.number(batch.base_offset.wrapping_sub(offset));
+            out.number(batch.last_offset.wrapping_sub(batch.base_offset));
+            out.number(batch.timestamp_ms.wrapping_sub(producer.last_seen_ms));
+            (sequence, offset) = (i64::from(batch.last_sequence), batch.last_offset);
         }
     }
     out.text()
@@ -122,8 +116,9 @@ fn read_producers(value: &str, end_offset: i64) -> Result<(Producers, i64), Snap
     let mut bytes = bytes.get(1..).unwrap_or_default();
     let end = number(&mut bytes)?;
     let mut producers = Producers::default();
+    let mut id = 0i64;
     for _ in 0..count(&mut bytes)? {
-        let id = number(&mut bytes)?;
+        id = id.wrapping_add(number(&mut bytes)?);
         let epoch = narrow(number(&mut bytes)?)?;
         let last_seen_ms = number(&mut bytes)?;
         let kept = count(&mut bytes)?;
@@ -131,19 +126,18 @@ fn read_producers(value: &str, end_offset: i64) -> Result<(Producers, i64), Snap
             return Err(SnapshotError::Damaged("too many batches"));
         }
         let mut batches = VecDeque::with_capacity(kept);
+        let (mut sequence, mut offset) = (0i64, end);
         for _ in 0..kept {
-            let first_sequence = narrow(number(&mut bytes)?)?;
-            let last_sequence = narrow(number(&mut bytes)?)?;
-            let base_offset = number(&mut bytes)?;
-            let last_offset = base_offset
-                .checked_add(number(&mut bytes)?)
-                .ok_or(SnapshotError::Damaged("an offset is out of range"))?;
+            let first_sequence = sequence.wrapping_add(number(&mut bytes)?);
+            sequence = first_sequence.wrapping_add(number(&mut bytes)?);
+            let base_offset = offset.wrapping_add(number(&mut bytes)?);
+            offset = base_offset.wrapping_add(number(&mut bytes)?);
             batches.push_back(StoredBatch {
-                first_sequence,
-                last_sequence,
+                first_sequence: narrow(first_sequence)?,
+                last_sequence: narrow(sequence)?,
                 base_offset,
-                last_offset,
-                timestamp_ms: number(&mut bytes)?,
+                last_offset: offset,
+                timestamp_ms: last_seen_ms.wrapping_add(number(&mut bytes)?),
             });
         }
         let producer = Producer {
@@ -211,32 +205,12 @@ fn read_times(ledger: &str, value: &str) -> Result<(i64, LedgerTimes), SnapshotE
     Ok((ledger, times))
 }
 
-/// The property [`CLEANER`].
-#[must_use]
-pub fn write_cleaner(state: &CleanerState) -> String {
-    let mut out = Writer::new();
-    out.number(state.clean_end);
-    out.count(state.cleaned_ms.len());
-    for (ledger, cleaned_ms) in &state.cleaned_ms {
-        out.number(*ledger);
-        out.number(*cleaned_ms);
-    }
-    out.text()
-}
-
-fn read_cleaner(value: &str) -> Result<CleanerState, SnapshotError> {
-    let bytes = open(value)?;
-    let mut bytes = bytes.get(1..).unwrap_or_default();
-    let clean_end = number(&mut bytes)?;
-    let mut cleaned_ms = Vec::new();
-    for _ in 0..count(&mut bytes)? {
-        cleaned_ms.push((number(&mut bytes)?, number(&mut bytes)?));
-    }
-    at_end(bytes)?;
-    Ok(CleanerState {
-        clean_end,
-        cleaned_ms,
-    })
+fn read_offset(value: &str) -> Result<i64, SnapshotError> {
+    value
+        .parse()
+        .ok()
+        .filter(|offset| *offset >= 0)
+        .ok_or(SnapshotError::Damaged("not an offset"))
 }
 
 /// Numbers as zigzag varints behind the version.
@@ -314,7 +288,7 @@ mod tests {
     use super::*;
     use crate::log::time_index::BatchTimes;
 
-    fn sample() -> (Producers, TimeIndex, CleanerState) {
+    fn sample() -> (Producers, TimeIndex) {
         let mut producers = Producers::default();
         for n in 0..8 {
             let batch = StoredBatch {
@@ -336,19 +310,15 @@ mod tests {
                 bytes: 30_000,
             });
         }
-        let cleaner = CleanerState {
-            clean_end: 300,
-            cleaned_ms: vec![(5, 1_700_000_000_500)],
-        };
-        (producers, times, cleaner)
+        (producers, times)
     }
 
     fn properties() -> HashMap<String, String> {
-        let (producers, times, cleaner) = sample();
+        let (producers, times) = sample();
         let mut properties = HashMap::from([
             (PRODUCERS.to_owned(), write_producers(&producers, 400)),
             (LOG_START.to_owned(), "17".to_owned()),
-            (CLEANER.to_owned(), write_cleaner(&cleaner)),
+            (CLEAN_END.to_owned(), "300".to_owned()),
             ("foreign".to_owned(), "left alone".to_owned()),
         ]);
         for (ledger, times) in times.ledgers() {
@@ -359,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_restored() {
-        let (producers, times, cleaner) = sample();
+        let (producers, times) = sample();
         assert_eq!(
             restore(&properties(), 400),
             Restored {
@@ -367,7 +337,7 @@ mod tests {
                 end_offset: Some(400),
                 times,
                 log_start: 17,
-                cleaner,
+                clean_end: 300,
                 unusable: Vec::new(),
             }
         );
@@ -402,7 +372,7 @@ mod tests {
     fn damage_is_reported_by_name_and_the_rest_is_used() {
         let whole = properties();
         for (key, value) in &whole {
-            if key == "foreign" || key == LOG_START {
+            if ["foreign", LOG_START, CLEAN_END].contains(&key.as_str()) {
                 continue;
             }
             for length in 0..value.len() {
@@ -413,6 +383,40 @@ mod tests {
                 assert_eq!(&restored.unusable[0].0, key);
             }
         }
+    }
+
+    #[test]
+    fn the_largest_snapshot_leaves_room_within_the_hosts_bound() {
+        let mut producers = Producers::default();
+        for n in 0..2 * 10_000 {
+            for batch in 0..5 {
+                let first_sequence = i32::MAX / 2 + batch * 1000;
+                let base_offset = 1 << 45 | i64::from(n) * 1_000_000 | i64::from(batch) * 100_000;
+                let stored = StoredBatch {
+                    first_sequence,
+                    last_sequence: first_sequence + 999,
+                    base_offset,
+                    last_offset: base_offset + 999,
+                    timestamp_ms: 1_700_000_000_000 - i64::from(n % 1000) * 60_000,
+                };
+                producers.replay(
+                    i64::from(n) * 5000,
+                    3,
+                    stored,
+                    1_700_000_000_000 + i64::from(n),
+                );
+            }
+        }
+        let text = write_producers(&producers, 1 << 46);
+        assert!(text.len() < 110 * 1024, "{}", text.len());
+        let restored = restore(&HashMap::from([(PRODUCERS.to_owned(), text)]), i64::MAX);
+        assert_eq!(restored.producers.len(), PRODUCERS_SAVED);
+        let oldest = restored
+            .producers
+            .sorted()
+            .first()
+            .map(|(_, p)| p.last_seen_ms);
+        assert_eq!(oldest, Some(1_700_000_000_000 + 20_000 - 1_000));
     }
 
     #[test]
@@ -430,7 +434,7 @@ mod tests {
         proptest::proptest!(|(bytes: Vec<u8>)| {
             let mut bytes = bytes;
             bytes.insert(0, VERSION);
-            for key in [PRODUCERS.to_owned(), CLEANER.to_owned(), times_key(3)] {
+            for key in [PRODUCERS.to_owned(), CLEAN_END.to_owned(), times_key(3)] {
                 let _ = restore(&HashMap::from([(key, text::encode(&bytes))]), 1000);
             }
         });

@@ -7,8 +7,14 @@
 
 use std::collections::BTreeMap;
 
-/// Points per ledger.
+/// Points of the ledger that is written to.
 pub const POINTS_KEPT: usize = 256;
+/// Points of any other ledger: they are kept in memory and stored with it, and there may be hundreds.
+const POINTS_OF_SEALED: usize = 32;
+/// Ledgers with times; of older ones nothing is kept, and a search reads them.
+const LEDGERS_KEPT: usize = 600;
+/// Ledgers with points; of older ones only the largest timestamp is kept.
+const LEDGERS_WITH_POINTS: usize = 200;
 /// Bytes of batches between two points, at first.
 const FIRST_INTERVAL: u64 = 64 * 1024;
 
@@ -66,14 +72,19 @@ impl LedgerTimes {
                 max_timestamp_ms: self.max_timestamp_ms,
                 offset: batch.last_offset,
             });
-            if self.points.len() > POINTS_KEPT {
-                let mut odd = false;
-                self.points.retain(|_| {
-                    odd = !odd;
-                    !odd
-                });
-                self.interval *= 2;
-            }
+            self.thin(POINTS_KEPT);
+        }
+    }
+
+    /// Drops every second point until there are at most `most`.
+    fn thin(&mut self, most: usize) {
+        while self.points.len() > most {
+            let mut odd = false;
+            self.points.retain(|_| {
+                odd = !odd;
+                !odd
+            });
+            self.interval = self.interval.saturating_mul(2);
         }
     }
 
@@ -122,14 +133,43 @@ pub struct Range {
 
 impl TimeIndex {
     /// Takes in a batch. Batches come in the order of their offsets; what was taken in already is passed over.
-    pub fn add(&mut self, batch: &BatchTimes) {
-        let times = self
-            .ledgers
-            .entry(batch.ledger)
-            .or_insert_with(|| LedgerTimes::new(batch.base_offset));
-        if batch.last_offset > times.last_offset {
+    /// Answers the ledgers whose times became fewer, because this batch began another.
+    pub fn add(&mut self, batch: &BatchTimes) -> Vec<i64> {
+        let mut thinned = Vec::new();
+        if !self.ledgers.contains_key(&batch.ledger) {
+            thinned = self.make_room();
+            self.ledgers
+                .insert(batch.ledger, LedgerTimes::new(batch.base_offset));
+        }
+        if let Some(times) = self.ledgers.get_mut(&batch.ledger)
+            && batch.last_offset > times.last_offset
+        {
             times.add(batch);
         }
+        thinned
+    }
+
+    /// The ledgers so far are sealed, or about to be: they keep less.
+    fn make_room(&mut self) -> Vec<i64> {
+        let mut changed = Vec::new();
+        let with_points = self.ledgers.len().saturating_sub(LEDGERS_WITH_POINTS);
+        for (place, (ledger, times)) in self.ledgers.iter_mut().enumerate() {
+            let most = if place < with_points {
+                0
+            } else {
+                POINTS_OF_SEALED
+            };
+            if times.points.len() > most {
+                times.thin(most);
+                changed.push(*ledger);
+            }
+        }
+        while self.ledgers.len() >= LEDGERS_KEPT
+            && let Some((ledger, _)) = self.ledgers.pop_first()
+        {
+            changed.push(ledger);
+        }
+        changed
     }
 
     /// Puts a ledger's stored times in, as far as they lie below `end_offset`. Times that reach beyond it are of a log
@@ -140,12 +180,18 @@ impl TimeIndex {
         }
     }
 
-    /// Replaces a ledger's times by those of its new content.
+    /// Replaces a ledger's times by those of its new content; the offsets that it covers stay.
     pub fn replace(&mut self, ledger: i64, batches: &[BatchTimes]) {
-        self.ledgers.remove(&ledger);
+        let Some(old) = self.ledgers.get_mut(&ledger) else {
+            return;
+        };
+        let mut new = LedgerTimes::new(old.first_offset);
         for batch in batches {
-            self.add(batch);
+            new.add(batch);
         }
+        new.thin(POINTS_OF_SEALED);
+        new.last_offset = old.last_offset;
+        *old = new;
     }
 
     /// Forgets the ledgers that end before an offset; returns which.
@@ -338,6 +384,50 @@ mod tests {
         );
         assert_eq!(index.latest(10, 30), [range(10, 19), range(20, 20)]);
         assert_eq!(TimeIndex::default().latest(5, 5), []);
+    }
+
+    #[test]
+    fn ledgers_that_are_not_written_to_keep_less_and_searches_still_find() {
+        let mut index = TimeIndex::default();
+        let all = i64::try_from(LEDGERS_KEPT).unwrap_or(0) + 50;
+        let mut thinned = Vec::new();
+        for ledger in 0..all {
+            for n in 0..50 {
+                let base = (ledger * 50 + n) * 10;
+                thinned.extend(index.add(&batch(ledger, base, base, 70_000)));
+            }
+        }
+        let points = |ledger| index.ledger(ledger).map(|times| times.points.len());
+        assert_eq!(points(49), None);
+        assert_eq!(points(50), Some(0));
+        assert!(points(all - 2).is_some_and(|points| points > 0 && points <= POINTS_OF_SEALED));
+        assert_eq!(points(all - 1), Some(50));
+        assert!(thinned.contains(&3) && !thinned.contains(&(all - 1)));
+        for ledger in [49, 50, 500, all - 2, all - 1] {
+            let target = ledger * 500 + 255;
+            let ranges = index.search(target, 0, all * 500);
+            let batch = (target + 9) / 10 * 10;
+            assert!(
+                ranges
+                    .iter()
+                    .any(|range| range.from <= batch && batch <= range.to),
+                "{ledger}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_replaced_ledger_covers_the_same_offsets() {
+        let (mut index, all) = jumpy(2);
+        index.replace(0, &all[40..42]);
+        let times = index.ledger(0).expect("the ledger");
+        assert_eq!((times.first_offset, times.last_offset), (0, 999));
+        assert_eq!(index.search(i64::MAX, 0, 2000), []);
+        assert!(
+            all[40..42]
+                .iter()
+                .any(|batch| batch.base_offset == times.max_at)
+        );
     }
 
     #[test]
