@@ -26,13 +26,13 @@ macro_rules! rows {
 rows! {
     "cleanup.policy" List "delete" ItemsOf(&["compact", "delete"]), Some("log.cleanup.policy"), Built,
         "What happens to old records. \"delete\" drops them by retention.ms and retention.bytes, \"compact\" keeps the last record of every key, \"compact,delete\" does both, an empty list keeps everything.";
-    "compression.gzip.level" Int "-1" Gzip, Some("compression.gzip.level"), NotBuilt("batches are stored as producers compressed them"),
+    "compression.gzip.level" Int "-1" Gzip, Some("compression.gzip.level"), NotBuilt("the codec's default level is used"),
         "Level of gzip where the broker compresses by compression.type=gzip.";
-    "compression.lz4.level" Int "9" Between(1, 17), Some("compression.lz4.level"), NotBuilt("batches are stored as producers compressed them"),
+    "compression.lz4.level" Int "9" Between(1, 17), Some("compression.lz4.level"), NotBuilt("the codec's default level is used"),
         "Level of lz4 where the broker compresses by compression.type=lz4.";
-    "compression.type" Text "producer" OneOf(CODECS), Some("compression.type"), NotBuilt("batches are stored as producers compressed them"),
+    "compression.type" Text "producer" OneOf(CODECS), Some("compression.type"), Built,
         "Codec in which batches are stored; \"producer\" keeps each as it came, \"uncompressed\" stores it without compression.";
-    "compression.zstd.level" Int "3" Between(-131_072, 22), Some("compression.zstd.level"), NotBuilt("batches are stored as producers compressed them"),
+    "compression.zstd.level" Int "3" Between(-131_072, 22), Some("compression.zstd.level"), NotBuilt("the codec's default level is used"),
         "Level of zstd where the broker compresses by compression.type=zstd.";
     "delete.retention.ms" Long "86400000" AtLeast(0), Some("log.cleaner.delete.retention.ms"), Built,
         "How long in ms a compacted topic keeps a delete marker (a record without a value), and so how long a reader from the start may take to see it.";
