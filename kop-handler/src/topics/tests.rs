@@ -500,3 +500,35 @@ fn no_id_starts_with_a_dash_in_kafkas_text() {
         assert_ne!(topics.new_id().as_bytes()[0] >> 2, 62);
     }
 }
+
+/// Golden: what is persisted may be added to, never changed.
+#[test]
+fn the_properties_of_a_topic_are_as_they_always_were() {
+    let golden = include_str!("testdata/properties-v1.txt");
+    let stored: HashMap<String, String> = golden
+        .lines()
+        .map(|line| line.split_once('=').unwrap())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let mut overrides = Overrides::default();
+    for (name, value) in [
+        ("cleanup.policy", "compact, delete"),
+        ("min.cleanable.dirty.ratio", "1e-1"),
+        ("preallocate", "TRUE"),
+        ("retention.ms", " 60000"),
+    ] {
+        overrides.set(name, value).unwrap();
+    }
+    let id = Uuid::parse_str("63cbe1e4-5932-4dd7-844c-3cd7f43c661c").unwrap();
+    assert_eq!(topic::properties(id, &overrides), stored);
+    let host = HostTopic {
+        name: T.to_owned(),
+        found: true,
+        partitions: 1,
+        properties: stored,
+        created_ms: 5,
+    };
+    let names = Names::new("public", "default", "public", "__kafka");
+    let read = Topic::from_host(&names, &host).unwrap().unwrap();
+    assert_eq!((read.id, read.overrides), (id, overrides));
+}

@@ -4,15 +4,16 @@
 //! IncrementalAlterConfigs, which does not forget what it is not told. The configurations of brokers come from their
 //! file and cannot be altered.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
+use super::alteration::{change_topic, check_keys, duplicate_resource, refuse};
 use super::message;
-use super::resource::{Kind, check_broker};
+use super::resource::Kind;
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::configs::Overrides;
@@ -82,107 +83,4 @@ async fn alter(
         }
         kind => refuse(server, call, kind, name, names()),
     }
-}
-
-/// The error for a resource that a request names twice.
-pub(super) fn duplicate_resource() -> Fault {
-    Fault::InvalidRequest("Each resource must appear at most once.".to_owned())
-}
-
-/// Checks that no key comes twice and none is null.
-pub(super) fn check_keys<'a>(
-    names: impl Iterator<Item = &'a str>,
-    nulls: impl Iterator<Item = &'a str>,
-) -> Result<(), Fault> {
-    let nulls: Vec<&str> = nulls.collect();
-    if !nulls.is_empty() {
-        return Err(Fault::InvalidRequest(format!(
-            "Null value not supported for : {}",
-            nulls.join(",")
-        )));
-    }
-    let mut seen = HashSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(Fault::InvalidRequest(
-                "Error due to duplicate config keys".to_owned(),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Changes a topic's configurations and tells its open partitions.
-pub(super) async fn change_topic(
-    server: &Arc<Server>,
-    name: &str,
-    validate_only: bool,
-    decide: impl Fn(&Overrides) -> Result<Overrides, Fault>,
-) -> Result<(), Fault> {
-    if name.is_empty() {
-        return Err(Fault::InvalidRequest(
-            "Default topic resources are not allowed.".to_owned(),
-        ));
-    }
-    let defaults = server.topics.defaults();
-    let decide = |old: &Overrides| {
-        let new = decide(old)?;
-        new.check(defaults)?;
-        Ok(new)
-    };
-    let topic = server.topics.by_name(name).await?;
-    if validate_only {
-        return decide(&topic.overrides).map(drop);
-    }
-    let altered = server.topics.alter(&topic, decide).await?;
-    let partitions: Vec<String> = altered.partition_names().collect();
-    let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
-    server
-        .logs
-        .apply_settings(&partitions, &altered.overrides.log_settings(defaults));
-    Ok(())
-}
-
-/// Why a resource that is no topic cannot be altered.
-pub(super) fn refuse<'a>(
-    server: &Server,
-    call: &Call,
-    kind: Kind,
-    name: &str,
-    keys: impl Iterator<Item = &'a str>,
-) -> Result<(), Fault> {
-    let own_id = server
-        .topics
-        .local_node(&call.listener)
-        .map_or(-1, |node| node.id);
-    let keys: Vec<&str> = keys.collect();
-    let reason = match kind {
-        Kind::Topic => return Ok(()),
-        Kind::Broker => {
-            check_broker(name, own_id, true)?;
-            if keys.is_empty() {
-                return Ok(());
-            }
-            format!(
-                "Cannot update these configs dynamically: [{}]. They come from the broker's configuration file.",
-                keys.join(", ")
-            )
-        }
-        Kind::BrokerLogger => {
-            check_broker(name, own_id, false)?;
-            if keys.is_empty() {
-                return Ok(());
-            }
-            "Levels of the log are set where the broker is started, and cannot be altered."
-                .to_owned()
-        }
-        Kind::ClientMetrics => "Client metrics are not collected here.".to_owned(),
-        Kind::Group => {
-            return Err(Fault::InvalidConfig(format!(
-                "Groups have no configurations here: {} cannot be altered.",
-                keys.join(", ")
-            )));
-        }
-    };
-    Err(Fault::InvalidRequest(reason))
 }

@@ -13,7 +13,7 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use super::alter_configs::{change_topic, check_keys, duplicate_resource, refuse};
+use super::alteration::{change_topic, check_keys, duplicate_resource, refuse};
 use super::message;
 use super::resource::Kind;
 use crate::api::{Call, Server};

@@ -16,6 +16,7 @@ pub(crate) mod list_config_resources;
 pub(crate) mod list_partition_reassignments;
 pub(crate) mod metadata;
 
+mod alteration;
 mod broker_configs;
 mod operations;
 mod resource;
