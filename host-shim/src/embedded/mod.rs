@@ -16,7 +16,6 @@ mod partition;
 mod read;
 mod record;
 mod recover;
-mod search;
 mod services;
 mod structure;
 mod sync;
