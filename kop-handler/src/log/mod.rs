@@ -5,6 +5,8 @@
 //! batch's last record. It must not know requests, groups or sockets.
 
 mod append;
+mod clean;
+mod compact;
 mod load;
 mod partition;
 mod pending;

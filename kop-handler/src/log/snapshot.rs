@@ -391,7 +391,7 @@ mod tests {
         for n in 0..2 * 10_000 {
             for batch in 0..5 {
                 let first_sequence = i32::MAX / 2 + batch * 1000;
-                let base_offset = 1 << 45 | i64::from(n) * 1_000_000 | i64::from(batch) * 100_000;
+                let base_offset = (1 << 45) + i64::from(n) * 1_000_000 + i64::from(batch) * 100_000;
                 let stored = StoredBatch {
                     first_sequence,
                     last_sequence: first_sequence + 999,

@@ -22,7 +22,7 @@ use super::partition::{Partition, State};
 use super::shared::Shared;
 use super::time_index::TimeIndex;
 use super::types::TopicSettings;
-use super::{Logs, load, retention, snapshot};
+use super::{Logs, clean, load, retention, snapshot};
 use crate::error::Fault;
 
 /// How often partitions with something to save are looked at.
@@ -41,7 +41,7 @@ const SLICE: usize = 64;
 /// Called under the partition's lock after each append: wakes the upkeep if it should not wait for its round.
 pub(super) fn note_growth(shared: &Shared, partition: &Partition, state: &State) {
     if state.unsaved.bytes >= URGENT_BYTES
-        || state.ledger.bytes >= partition.settings().segment_bytes
+        || state.ledger.bytes >= ledger_bytes(&partition.settings())
     {
         shared.urgent.notify_one();
     }
@@ -93,6 +93,8 @@ impl Logs {
                     if let Err(error) = save(&partition).await {
                         tracing::warn!(partition = partition.name(), %error, "a snapshot was not written; it is tried again");
                         partition.list_unsaved();
+                    } else if !all {
+                        self.clean(&partition).await;
                     }
                 }
             }
@@ -124,6 +126,13 @@ impl Logs {
         }
     }
 
+    /// Cleans a partition that grew, or that its turn came for.
+    async fn clean(&self, partition: &Arc<Partition>) {
+        if let Err(error) = clean::clean(partition).await {
+            tracing::warn!(partition = partition.name(), %error, "a partition was not cleaned; it is tried again");
+        }
+    }
+
     async fn check_one(&self, name: &Arc<str>, opened: &Opened) -> Result<(), Fault> {
         let handle = opened
             .handle
@@ -135,7 +144,7 @@ impl Logs {
         match known {
             Some(partition) => {
                 partition.set_settings(settings.clone());
-                let _upkeep = partition.upkeep.lock().await;
+                let upkeep = partition.upkeep.lock().await;
                 let (times, log_start) = {
                     let state = partition.lock();
                     (state.times.clone(), state.log_start)
@@ -143,6 +152,13 @@ impl Logs {
                 let start = retain(&self.shared, handle, &settings, &times, log_start).await?;
                 if let Some(start) = start {
                     moved(&partition, start);
+                }
+                drop(upkeep);
+                self.clean(&partition).await;
+            }
+            None if settings.compact => {
+                if let Some(Ok(partition)) = self.open(&[name]).await.pop() {
+                    self.clean(&partition).await;
                 }
             }
             None => {
@@ -209,7 +225,16 @@ fn moved(partition: &Arc<Partition>, start: i64) {
 }
 
 fn is_full(partition: &Partition) -> bool {
-    partition.lock().ledger.bytes >= partition.settings().segment_bytes
+    partition.lock().ledger.bytes >= ledger_bytes(&partition.settings())
+}
+
+/// Size at which a ledger is sealed.
+fn ledger_bytes(settings: &TopicSettings) -> u64 {
+    if settings.compact {
+        settings.segment_bytes.min(clean::MAX_COMPACTED_LEDGER)
+    } else {
+        settings.segment_bytes
+    }
 }
 
 enum Due {

@@ -1,6 +1,7 @@
 //! The log on the simulated host: what holds when everything works, when it is slow, when it fails and when it dies.
 
 mod append;
+mod clean;
 mod read;
 mod reload;
 mod search;
