@@ -7,4 +7,5 @@ pub mod process;
 pub mod rd;
 pub mod reference;
 pub mod skip;
+pub mod stat;
 pub mod tools;
