@@ -285,9 +285,10 @@ pub fn committed(bootstrap: &str, group: &str, topic: &str, partitions: i32) -> 
         .expect("a consumer");
     let mut wanted = TopicPartitionList::new();
     wanted.add_partition_range(topic, 0, partitions - 1);
-    let found = consumer
-        .committed_offsets(wanted, PATIENCE)
-        .expect("committed offsets");
+    // A coordinator that is still loading says so: ask again.
+    let found = crate::process::eventually("committed offsets", PATIENCE, || {
+        consumer.committed_offsets(wanted.clone(), PATIENCE).ok()
+    });
     found
         .elements()
         .iter()

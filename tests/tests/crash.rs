@@ -28,7 +28,7 @@ fn load_through_kills(
     let mut all = vec![
         ("linger.ms", "5"),
         ("reconnect.backoff.max.ms", "200"),
-        ("message.timeout.ms", "120000"),
+        ("message.timeout.ms", "240000"),
     ];
     all.extend_from_slice(settings);
     let producer = rd::producer(&bootstrap, &all);
@@ -59,7 +59,7 @@ fn load_through_kills(
     }
     batch(Duration::from_millis(300));
     producer
-        .flush(Duration::from_secs(120))
+        .flush(Duration::from_secs(300))
         .expect("everything is answered");
     producer.poll(Duration::ZERO);
     let known = producer.context().known();

@@ -66,6 +66,13 @@ fn name(text: &'static str) -> TopicName {
     TopicName(StrBytes::from_static_str(text))
 }
 
+/// A request of ApiVersions with the client's name that it demands.
+fn versions() -> ApiVersionsRequest {
+    ApiVersionsRequest::default()
+        .with_client_software_name(StrBytes::from_static_str("hostile"))
+        .with_client_software_version(StrBytes::from_static_str("1"))
+}
+
 /// One good frame of many kinds, to be spoilt.
 fn frames() -> Vec<Vec<u8>> {
     let topic = metadata_request::MetadataRequestTopic::default().with_name(Some(name("target")));
@@ -93,7 +100,7 @@ fn frames() -> Vec<Vec<u8>> {
         ]);
     let list = ListOffsetsRequest::default().with_topics(vec![listed]);
     vec![
-        frame(ApiKey::ApiVersions, 3, &ApiVersionsRequest::default()),
+        frame(ApiKey::ApiVersions, 3, &versions()),
         frame(ApiKey::Metadata, 4, &metadata),
         frame(ApiKey::Metadata, 12, &metadata),
         frame(ApiKey::Produce, 9, &produce),
@@ -170,22 +177,25 @@ fn is_served(broker: &mut Broker) {
 }
 
 /// Runs an attack and checks afterwards that the broker lives, serves, and has not grown.
+///
+/// Not for Apache Kafka: it reserves what a length promises, and ends under some of this.
 fn survives(attack: impl FnOnce(&mut Broker)) {
+    if is_reference() {
+        return;
+    }
     let mut broker = Broker::start();
     rd::create_topic(&broker.bootstrap(), "target", 1);
     let before = stat::memory(broker.pid()).expect("the broker's memory");
     attack(&mut broker);
     is_served(&mut broker);
     let after = stat::memory(broker.pid()).expect("the broker's memory");
-    if !is_reference() {
-        let grown = after.peak.saturating_sub(before.resident);
-        assert!(grown < GROWTH, "grew by {} MiB", grown >> 20);
-        assert!(
-            !broker.log().contains("panicked"),
-            "a panic in the log:\n{}",
-            broker.log()
-        );
-    }
+    let grown = after.peak.saturating_sub(before.resident);
+    assert!(grown < GROWTH, "grew by {} MiB", grown >> 20);
+    assert!(
+        !broker.log().contains("panicked"),
+        "a panic in the log:\n{}",
+        broker.log()
+    );
     rd::produce(&broker.bootstrap(), "target", &[], &rd::numbered(0, 0..10));
     let read = rd::read_all(&broker.bootstrap(), "target", 1);
     assert_eq!(read.len(), 10, "the attack left records behind");
@@ -255,7 +265,6 @@ fn flipped_and_cut_requests_are_survived() {
                 attack(broker, &short);
             }
         }
-        // What was spoilt may have been a good request to create another topic; it may not have touched this one.
     });
 }
 
@@ -321,7 +330,7 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
     survives(|broker| {
         let mut stream = connect(broker);
         stream.set_nodelay(true).expect("no delay");
-        for byte in frame(ApiKey::ApiVersions, 3, &ApiVersionsRequest::default()) {
+        for byte in frame(ApiKey::ApiVersions, 3, &versions()) {
             stream.write_all(&[byte]).expect("sent");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -334,7 +343,7 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
 #[test]
 fn a_peer_that_never_reads_its_answers_is_held_back() {
     survives(|broker| {
-        let request = frame(ApiKey::ApiVersions, 3, &ApiVersionsRequest::default());
+        let request = frame(ApiKey::ApiVersions, 3, &versions());
         let burst = request.repeat(1_000);
         let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(broker)).collect();
         for stream in &streams {
