@@ -446,9 +446,10 @@ fn load(handle: &BaseConsumer, rows: usize) -> usize {
         match handle.poll(Duration::from_secs(1)) {
             Some(Ok(_)) => seen += 1,
             Some(Err(KafkaError::PartitionEOF(_))) | None => {}
-            Some(Err(KafkaError::MessageConsumption(
-                RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown,
-            ))) => errors += 1,
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::BrokerTransportFailure))) => {
+                errors += 1;
+            }
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AllBrokersDown))) => {}
             Some(Err(error)) => panic!("{error}"),
         }
     }

@@ -154,11 +154,7 @@ fn is_served(broker: &mut Broker) {
     let start = Instant::now();
     let mut stream = connect(broker);
     stream
-        .write_all(&frame(
-            ApiKey::ApiVersions,
-            3,
-            &ApiVersionsRequest::default(),
-        ))
+        .write_all(&frame(ApiKey::ApiVersions, 3, &versions()))
         .expect("sent");
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("an answer");
