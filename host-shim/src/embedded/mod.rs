@@ -16,6 +16,7 @@ mod partition;
 mod read;
 mod record;
 mod recover;
+mod search;
 mod services;
 mod structure;
 mod sync;

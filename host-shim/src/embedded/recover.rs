@@ -17,10 +17,10 @@ use super::files::{Files, LedgerFile};
 use super::layout::Layout;
 use super::limits::MARK_INTERVAL_BYTES;
 use super::partition::{Extras, Ledger, Loaded, NOT_PARTITIONED, fresh_row};
-use super::read::next_intact;
 use super::record::{
     FILE_HEADER_BYTES, FileHeader, Footer, Mark, RECORD_HEADER_BYTES, RecordHeader, unpack_marks,
 };
+use super::search::next_intact;
 use super::services::Core;
 
 /// Brings the catalog's lists of ledgers up to what lies in the directory. New ledgers are adopted, waste is removed.

@@ -28,7 +28,7 @@ use super::read::Buffers;
 use super::record::RECORD_HEADER_BYTES;
 use super::sync::Syncer;
 use super::topics::Topics;
-use super::{append, control, read, recover};
+use super::{append, control, read, recover, search};
 use crate::events::EventSink;
 
 /// The namespace that a fresh broker has, as Pulsar's standalone does.
@@ -365,7 +365,7 @@ impl HostServices for Services {
     }
 
     fn find(&self, handle: Handle, index: i64) -> Reply<Position> {
-        read::find(&self.core, handle, index)
+        search::find(&self.core, handle, index)
     }
 
     fn watch(&self, handle: Handle, after_index: i64) -> Result<i64, ApiError> {

@@ -1,7 +1,12 @@
 //! The embedded store from the outside, through the services.
 
+mod crash;
+mod damage;
+mod faults;
+mod model;
+
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -136,6 +141,34 @@ impl Broker {
 
 pub(super) const TOPIC: &str = "persistent://public/default/t";
 
+/// What a crash at this moment would leave: a copy of the directory as it is.
+pub(super) fn image(dir: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::create_dir(copy.path().join("ledgers")).unwrap();
+    for name in ["FORMAT", "catalog.redb"] {
+        std::fs::copy(dir.join(name), copy.path().join(name)).unwrap();
+    }
+    for file in std::fs::read_dir(dir.join("ledgers")).unwrap() {
+        let file = file.unwrap();
+        // A file may be removed in the background meanwhile.
+        let _ = std::fs::copy(
+            file.path(),
+            copy.path().join("ledgers").join(file.file_name()),
+        );
+    }
+    copy
+}
+
+/// The ledger files of a directory, by name.
+pub(super) fn ledger_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(dir.join("ledgers"))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
 #[test]
 fn what_is_appended_is_read_back_in_order_and_after_a_restart() {
     for sync_data in [false, true] {
@@ -190,4 +223,90 @@ fn a_topic_changes_only_while_its_properties_are_as_expected() {
     let error = change("", "second").unwrap_err();
     assert_eq!(error.kind(), ErrorCode::Conflict);
     assert_eq!(change("first", "third").unwrap().properties["id"], "third");
+}
+
+#[test]
+fn many_partitions_cost_no_files_until_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(config(dir.path()));
+    broker.create(TOPIC, 10_000);
+    let names: Vec<String> = (0..10_000)
+        .map(|n| format!("{TOPIC}-partition-{n}"))
+        .collect();
+    let request = TopicNames { names };
+    let opened = wait(broker.host.control::<OpenLedgers>(&request))
+        .unwrap()
+        .ledgers;
+    assert_eq!(opened.len(), 10_000);
+    assert!(opened.iter().all(|opened| opened.handle.is_some()));
+    assert!(ledger_files(dir.path()).is_empty());
+    assert_eq!(broker.broker.core.files.open_count(), 0);
+}
+
+#[test]
+fn open_files_stay_within_their_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(EmbeddedConfig {
+        max_open_files: 16,
+        ..config(dir.path())
+    });
+    broker.create(TOPIC, 100);
+    let handles: Vec<_> = (0..100)
+        .map(|n| broker.handle(&format!("{TOPIC}-partition-{n}")))
+        .collect();
+    for round in 0..3u8 {
+        for handle in &handles {
+            broker.append(*handle, 1, &[round]).unwrap();
+            assert!(broker.broker.core.files.open_count() <= 16);
+        }
+    }
+    for handle in handles {
+        assert_eq!(broker.read_all(handle, 0).len(), 3);
+    }
+    assert!(broker.broker.core.files.open_count() <= 16);
+}
+
+#[test]
+fn old_ledgers_are_sealed_whether_or_not_they_are_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(EmbeddedConfig {
+        max_rollover_ms: 100,
+        ..config(dir.path())
+    });
+    broker.create(TOPIC, 1);
+    let handle = broker.handle(&format!("{TOPIC}-partition-0"));
+    broker.append(handle, 1, b"x").unwrap();
+    let partition = broker.broker.core.handles.get(handle).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !partition.view.lock().ledgers[0].row.sealed {
+        assert!(std::time::Instant::now() < deadline, "never sealed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(broker.append(handle, 1, b"y").unwrap().index, 1);
+    assert_eq!(partition.view.lock().ledgers.len(), 2);
+}
+
+#[test]
+fn a_closed_broker_answers_that_it_closes_and_gives_its_directory_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(config(dir.path()));
+    broker.create(TOPIC, 1);
+    let handle = broker.handle(&format!("{TOPIC}-partition-0"));
+    broker.append(handle, 1, b"x").unwrap();
+    assert!(matches!(
+        EmbeddedBroker::open(config(dir.path())),
+        Err(super::OpenError::InUse { .. })
+    ));
+    broker.broker.close();
+    let closing = handler_api::ErrorCode::Closing;
+    assert_eq!(broker.append(handle, 1, b"x").unwrap_err().kind(), closing);
+    assert_eq!(
+        broker
+            .read(handle, 0, Position::UNKNOWN, 10)
+            .unwrap_err()
+            .kind(),
+        closing
+    );
+    let again = start(config(dir.path()));
+    assert_eq!(again.open(&format!("{TOPIC}-partition-0")).end_index, 0);
 }
