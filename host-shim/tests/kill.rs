@@ -1,0 +1,228 @@
+//! Killed at any moment, the embedded broker comes back with every acknowledged entry.
+//!
+//! The test runs itself as a child process that appends from several threads and says on its standard output what was
+//! acknowledged; the parent kills it with SIGKILL, opens the directory and looks.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use handler_api::ledger::{OpenLedgers, Rollover};
+use handler_api::topics::{CreateTopic, Topic, TopicNames};
+use handler_api::{AppendRequest, Handle, Host, Position, ReadRequest};
+use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
+use host_shim::events::NoEvents;
+
+const DIRECTORY: &str = "KOP_KILL_DIR";
+const SYNC: &str = "KOP_KILL_SYNC";
+const PARTITIONS: u32 = 4;
+const ROUNDS: u32 = 6;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn start(dir: &Path, sync_data: bool) -> (EmbeddedBroker, Host) {
+    let broker = EmbeddedBroker::open(EmbeddedConfig {
+        sync_data,
+        // Many rollovers and checkpoints, so that a kill falls into them too.
+        max_ledger_bytes: 20_000,
+        checkpoint_interval_ms: 20,
+        max_open_files: 16,
+        ..EmbeddedConfig::new(dir)
+    })
+    .expect("the directory opens");
+    let host = Host::of(broker.attach(String::new(), Arc::new(NoEvents)));
+    (broker, host)
+}
+
+fn partition(number: u32) -> String {
+    format!("persistent://public/default/killed-partition-{number}")
+}
+
+fn open(host: &Host, number: u32) -> Handle {
+    let names = TopicNames {
+        names: vec![partition(number)],
+    };
+    let opened = wait(host.control::<OpenLedgers>(&names)).expect("opening works");
+    opened.ledgers[0].handle.expect("it exists").into()
+}
+
+fn payload(number: u32, index: i64) -> Vec<u8> {
+    let length = usize::try_from(index * 37 % 900).expect("small") + 12;
+    let seed = [&number.to_le_bytes()[..], &index.to_le_bytes()].concat();
+    seed.into_iter().cycle().take(length).collect()
+}
+
+/// The child: appends until it is killed.
+#[test]
+#[ignore = "run by the test below, as a process of its own"]
+fn child() {
+    let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
+        panic!("{DIRECTORY} is not set");
+    };
+    let (_broker, host) = start(&dir, std::env::var_os(SYNC).is_some());
+    let topic = Topic {
+        name: "persistent://public/default/killed".into(),
+        partitions: PARTITIONS,
+        ..Topic::default()
+    };
+    // From the second round on it exists.
+    let _ = wait(host.control::<CreateTopic>(&topic));
+    std::thread::scope(|scope| {
+        for number in 0..PARTITIONS {
+            let host = host.clone();
+            scope.spawn(move || {
+                let handle = open(&host, number);
+                let mut next = host.watch(handle, i64::MAX).expect("it is open") + 1;
+                loop {
+                    let request = AppendRequest {
+                        handle,
+                        messages: 1,
+                        flags: 0,
+                        segments: vec![payload(number, next).into()].into(),
+                    };
+                    let appended = wait(host.append(vec![request]))
+                        .expect("it is open")
+                        .remove(0);
+                    let index = appended.expect("there is room").index;
+                    assert_eq!(index, next);
+                    let mut out = std::io::stdout().lock();
+                    writeln!(out, "ack {number} {index}").expect("the parent listens");
+                    drop(out);
+                    if next % 211 == 0 {
+                        wait(host.control::<Rollover>(&handle.into())).expect("there is room");
+                    }
+                    next += 1;
+                }
+            });
+        }
+    });
+}
+
+/// Lets a child append for a while and kills it; answers the last index that it acknowledged per partition.
+fn append_and_kill(dir: &Path, sync_data: bool, life: Duration) -> HashMap<u32, i64> {
+    let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
+    command
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    if sync_data {
+        command.env(SYNC, "1");
+    }
+    let mut child = command.spawn().expect("a child starts");
+    let output = child.stdout.take().expect("it is piped");
+    let reader = std::thread::spawn(move || {
+        let mut acknowledged = HashMap::new();
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let mut words = line.split(' ');
+            if words.next() == Some("ack")
+                && let (Some(number), Some(index)) = (words.next(), words.next())
+                && let (Ok(number), Ok(index)) = (number.parse::<u32>(), index.parse::<i64>())
+            {
+                acknowledged.insert(number, index);
+            }
+        }
+        acknowledged
+    });
+    std::thread::sleep(life);
+    child.kill().expect("the child still runs");
+    child.wait().expect("it ended");
+    reader.join().expect("the reader does not panic")
+}
+
+fn check(dir: &Path, number: u32, acknowledged: i64) {
+    let (_broker, host) = start(dir, false);
+    let handle = open(&host, number);
+    let end = host.watch(handle, i64::MAX).expect("it is open");
+    assert!(
+        end >= acknowledged,
+        "partition {number} ends at {end}, {acknowledged} was acknowledged"
+    );
+    let (mut index, mut position) = (0, Position::UNKNOWN);
+    while index <= end {
+        let request = ReadRequest {
+            handle,
+            index,
+            position,
+            max_entries: u32::MAX,
+            flags: ReadRequest::AT_LEAST_ONE,
+            max_bytes: 1 << 20,
+        };
+        let answer = wait(host.read(vec![request], 1 << 20))
+            .expect("reads work")
+            .remove(0)
+            .expect("nothing is damaged");
+        assert!(!answer.entries.is_empty(), "nothing at {index} of {end}");
+        for entry in &answer.entries {
+            assert_eq!(entry.index, index, "dense");
+            let bytes: Vec<u8> = entry
+                .segments
+                .iter()
+                .flat_map(|segment| segment.bytes.to_vec())
+                .collect();
+            assert!(
+                bytes == payload(number, index),
+                "entry {index} of partition {number}"
+            );
+            index += 1;
+        }
+        position = answer.next;
+    }
+}
+
+fn survives(sync_data: bool) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut all: HashMap<u32, i64> = HashMap::new();
+    for round in 0..ROUNDS {
+        let life = Duration::from_millis(150 + u64::from(round) * 83);
+        let acknowledged = append_and_kill(dir.path(), sync_data, life);
+        assert!(
+            !acknowledged.is_empty() || round == 0,
+            "round {round} did nothing"
+        );
+        all.extend(acknowledged);
+        // Every other round comes up on what the one before left, without an opening in between.
+        if round % 2 == 1 {
+            for number in 0..PARTITIONS {
+                check(dir.path(), number, all.get(&number).copied().unwrap_or(-1));
+            }
+        }
+    }
+    assert!(
+        all.values().all(|index| *index > 10),
+        "too little happened: {all:?}"
+    );
+}
+
+#[test]
+fn acknowledged_entries_survive_a_kill_after_the_write() {
+    survives(false);
+}
+
+#[test]
+fn acknowledged_entries_survive_a_kill_after_the_sync() {
+    survives(true);
+}
