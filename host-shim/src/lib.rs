@@ -11,6 +11,7 @@ pub mod config;
 pub mod embedded;
 pub mod events;
 pub mod host;
+pub mod inspect;
 pub mod loader;
 pub mod logging;
 pub mod names;

@@ -9,9 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use handler_api::ledger::{OpenLedgers, Rollover};
 use handler_api::topics::{CreateTopic, Topic, TopicNames};
@@ -134,6 +135,8 @@ fn append_and_kill(dir: &Path, sync_data: bool, life: Duration) -> HashMap<u32, 
     }
     let mut child = command.spawn().expect("a child starts");
     let output = child.stdout.take().expect("it is piped");
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
     let reader = std::thread::spawn(move || {
         let mut acknowledged = HashMap::new();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -143,10 +146,17 @@ fn append_and_kill(dir: &Path, sync_data: bool, life: Duration) -> HashMap<u32, 
                 && let (Ok(number), Ok(index)) = (number.parse::<u32>(), index.parse::<i64>())
             {
                 acknowledged.insert(number, index);
+                counted.fetch_add(1, Ordering::SeqCst);
             }
         }
         acknowledged
     });
+    // On a busy machine it may take a while until anything happens.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while count.load(Ordering::SeqCst) < 100 {
+        assert!(Instant::now() < deadline, "the child does nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     std::thread::sleep(life);
     child.kill().expect("the child still runs");
     child.wait().expect("it ended");
@@ -197,7 +207,7 @@ fn survives(sync_data: bool) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut all: HashMap<u32, i64> = HashMap::new();
     for round in 0..ROUNDS {
-        let life = Duration::from_millis(150 + u64::from(round) * 83);
+        let life = Duration::from_millis(u64::from(round) * 67);
         let acknowledged = append_and_kill(dir.path(), sync_data, life);
         assert!(
             !acknowledged.is_empty() || round == 0,

@@ -170,6 +170,7 @@ impl LedgerFile {
 pub(crate) struct Files {
     layout: Layout,
     capacity: usize,
+    read_only: bool,
     open: Mutex<HashMap<FileKey, Arc<LedgerFile>>>,
     tick: AtomicU64,
     /// Whether reads can be told not to wait.
@@ -185,6 +186,7 @@ impl Files {
         Self {
             layout,
             capacity: capacity.max(8),
+            read_only: false,
             open: Mutex::default(),
             tick: AtomicU64::new(0),
             nowait: AtomicBool::new(true),
@@ -194,17 +196,20 @@ impl Files {
         }
     }
 
+    /// For tools that change nothing.
+    pub(crate) fn read_only(layout: Layout) -> Self {
+        Self {
+            read_only: true,
+            ..Self::new(layout, 8)
+        }
+    }
+
     /// A quarter of the process's limit, for `max_open_files = 0`.
     pub(crate) fn default_capacity() -> usize {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         usize::try_from(limit.unwrap_or(u64::MAX) / 4)
             .unwrap_or(usize::MAX)
             .clamp(8, 4096)
-    }
-
-    /// Whether none is open.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.lock().is_empty()
     }
 
     /// How many are open.
@@ -248,7 +253,10 @@ impl Files {
             return Ok(Arc::clone(file));
         }
         let path = self.layout.ledger(key.0, key.1);
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!self.read_only)
+            .open(&path)?;
         let file = self.wrap(file, path);
         self.keep(key, &file);
         Ok(file)

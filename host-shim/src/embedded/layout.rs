@@ -78,18 +78,32 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), OpenError> {
 /// The right to use a data directory, held as long as this value lives; the system gives it up with the process.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
     /// Takes the lock or says who has it.
     pub(crate) fn take(layout: &Layout) -> Result<Self, OpenError> {
         let path = layout.root.join(LOCK_FILE);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = Self::acquire(layout, &options)?;
+        let file = &mut lock.file;
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(OpenError::io("cannot write", &path))?;
+        Ok(lock)
+    }
+
+    /// Takes the lock and changes nothing, not even the lock file.
+    pub(crate) fn take_for_reading(layout: &Layout) -> Result<Self, OpenError> {
+        Self::acquire(layout, OpenOptions::new().read(true))
+    }
+
+    fn acquire(layout: &Layout, options: &OpenOptions) -> Result<Self, OpenError> {
+        let path = layout.root.join(LOCK_FILE);
+        let mut file = options
             .open(&path)
             .map_err(OpenError::io("cannot open", &path))?;
         if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -108,11 +122,7 @@ impl Lock {
                 },
             });
         }
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(OpenError::io("cannot write", &path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

@@ -11,6 +11,7 @@ mod handles;
 mod layout;
 pub mod limits;
 mod maintain;
+pub(crate) mod offline;
 mod opening;
 mod partition;
 mod read;
@@ -21,7 +22,7 @@ mod services;
 mod structure;
 mod sync;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod topics;
 mod values;
 
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use handler_api::HostServices;
 
+pub(crate) use catalog::{LedgerRow, ManagedRow};
 pub use config::{EmbeddedConfig, OpenError};
 pub use layout::FORMAT;
 

@@ -13,7 +13,7 @@ use super::append::write_footer;
 use super::catalog::{
     CURSORS, LedgerRow, MANAGED, MARKS, ManagedRow, Outcome, TOPICS, TopicRow, decode_row,
 };
-use super::files::{Files, LedgerFile};
+use super::files::{FileKey, Files, LedgerFile};
 use super::layout::Layout;
 use super::limits::MARK_INTERVAL_BYTES;
 use super::partition::{Extras, Ledger, Loaded, NOT_PARTITIONED, fresh_row};
@@ -23,12 +23,12 @@ use super::record::{
 use super::search::next_intact;
 use super::services::Core;
 
-/// Brings the catalog's lists of ledgers up to what lies in the directory. New ledgers are adopted, waste is removed.
+/// Brings the catalog's lists of ledgers up to what lies in the directory. New ledgers are adopted, waste is named.
 pub(crate) fn reconcile(
     transaction: &WriteTransaction,
     layout: &Layout,
     files: &Files,
-) -> Outcome<()> {
+) -> Outcome<Vec<FileKey>> {
     let mut found: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
     let listing = match fs::read_dir(layout.ledgers()) {
         Ok(listing) => listing,
@@ -67,6 +67,7 @@ pub(crate) fn reconcile(
         }
     }
     // What is left is news (a ledger that the catalog has not heard of) or waste.
+    let mut waste = Vec::new();
     let mut news: BTreeMap<(u64, u32), Vec<LedgerRow>> = BTreeMap::new();
     for (id, replaced) in found
         .into_iter()
@@ -74,16 +75,7 @@ pub(crate) fn reconcile(
     {
         match adoptable(files, id, replaced, &topics, &last_ledgers) {
             Some((owner, row)) => news.entry(owner).or_default().push(row),
-            None => {
-                tracing::info!(
-                    ledger = id,
-                    replaced,
-                    "removing a ledger file that nothing refers to"
-                );
-                if let Err(error) = files.remove((id, replaced)) {
-                    tracing::warn!(ledger = id, %error, "a ledger file could not be removed");
-                }
-            }
+            None => waste.push((id, replaced)),
         }
     }
     for (owner, ledgers) in news {
@@ -98,7 +90,7 @@ pub(crate) fn reconcile(
         row.ledgers.extend(ledgers);
         table.insert(owner, prost::Message::encode_to_vec(&row).as_slice())?;
     }
-    Ok(Ok(()))
+    Ok(Ok(waste))
 }
 
 /// Whose an unknown file is, if it is anyone's.

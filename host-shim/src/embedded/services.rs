@@ -82,8 +82,8 @@ struct Started {
 }
 
 fn note_start(catalog: &Catalog, layout: &Layout, files: &Files) -> Result<Started, ApiError> {
-    let (layout, fresh_files) = (layout.clone(), Files::new(layout.clone(), 8));
-    let started = catalog.write(move |transaction| -> Outcome<Started> {
+    let (layout, reader) = (layout.clone(), Files::new(layout.clone(), 8));
+    let (started, waste) = catalog.write(move |transaction| -> Outcome<(Started, Vec<_>)> {
         let started = {
             let mut table = transaction.open_table(META)?;
             let read = |key| -> Result<Option<i64>, redb::Error> {
@@ -105,15 +105,22 @@ fn note_start(catalog: &Catalog, layout: &Layout, files: &Files) -> Result<Start
                 .open_table(NAMESPACES)?
                 .insert(FIRST_NAMESPACE, ())?;
         }
-        if !started.clean
-            && let Err(error) = recover::reconcile(transaction, &layout, &fresh_files)?
-        {
-            return Ok(Err(error));
+        if started.clean {
+            return Ok(Ok((started, Vec::new())));
         }
-        Ok(Ok(started))
+        let waste = recover::reconcile(transaction, &layout, &reader)?;
+        Ok(waste.map(|waste| (started, waste)))
     })?;
-    // Files that were looked at through the other cache may be gone.
-    debug_assert!(files.is_empty());
+    for (ledger, replaced) in waste {
+        tracing::info!(
+            ledger,
+            replaced,
+            "removing a ledger file that nothing refers to"
+        );
+        if let Err(error) = files.remove((ledger, replaced)) {
+            tracing::warn!(ledger, %error, "a ledger file could not be removed");
+        }
+    }
     Ok(started)
 }
 

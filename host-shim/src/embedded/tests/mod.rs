@@ -29,7 +29,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for a future without any runtime.
-pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = std::pin::pin!(future);
     loop {
@@ -142,7 +142,7 @@ impl Broker {
 pub(super) const TOPIC: &str = "persistent://public/default/t";
 
 /// What a crash at this moment would leave: a copy of the directory as it is.
-pub(super) fn image(dir: &Path) -> tempfile::TempDir {
+pub(crate) fn image(dir: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     std::fs::create_dir(copy.path().join("ledgers")).unwrap();
     for name in ["FORMAT", "catalog.redb"] {
@@ -160,7 +160,7 @@ pub(super) fn image(dir: &Path) -> tempfile::TempDir {
 }
 
 /// The ledger files of a directory, by name.
-pub(super) fn ledger_files(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn ledger_files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(dir.join("ledgers"))
         .unwrap()
         .map(|file| file.unwrap().path())
