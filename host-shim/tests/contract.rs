@@ -1,5 +1,7 @@
 //! Every host of this crate passes the contract of hosts.
 
+#![expect(clippy::expect_used, reason = "assertions of tests")]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -3,6 +3,12 @@
 //! The test runs itself as a child process that appends from several threads and says on its standard output what was
 //! acknowledged; the parent kills it with SIGKILL, opens the directory and looks.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "assertions of tests"
+)]
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! The standalone broker: `kop standalone` serves the plugins of `protocols/` on the embedded store.
+//! The standalone broker: `kop standalone` serves the plugins of `protocols/` on the embedded store, `kop inspect` prints
+//! what lies in it.
 
 use std::error::Error;
 use std::io::Write;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use host_shim::config::{HostConfig, Sources};
 use host_shim::embedded::EmbeddedBroker;
 use host_shim::host::{Broker, BrokerHost};
+use host_shim::inspect::{InspectError, Inspection, What, inspect};
 use host_shim::logging;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -33,6 +35,8 @@ struct Arguments {
 enum Command {
     /// Starts a broker on this machine, with its data in one directory.
     Standalone(Standalone),
+    /// Prints what a data directory holds, while no broker uses it. Changes nothing.
+    Inspect(Inspect),
 }
 
 #[derive(Args)]
@@ -48,6 +52,39 @@ struct Standalone {
     set: Vec<(String, String)>,
 }
 
+#[derive(Args)]
+struct Inspect {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", default_value = "data", global = true)]
+    data_dir: PathBuf,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// What `kop inspect` prints; without one, the topics.
+#[derive(Subcommand)]
+enum Part {
+    /// Topics, partitions, properties and cursors.
+    Topics,
+    /// Ledgers and their files, each read and checked.
+    Ledgers,
+    /// Entries of a topic or partition: positions, indexes, sizes, checksums, record batches.
+    Entries {
+        /// A full name, or the part behind `persistent://public/default/`.
+        topic: String,
+        /// First index (offset).
+        #[arg(long, default_value_t = 0)]
+        from: i64,
+        /// Most entries.
+        #[arg(long, default_value_t = 100)]
+        limit: u64,
+    },
+    /// Consumer groups and their committed offsets.
+    Groups,
+    /// The metadata store.
+    Metadata,
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
@@ -61,11 +98,38 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let ended = match Arguments::parse().command {
         Command::Standalone(arguments) => standalone(arguments, started),
+        Command::Inspect(arguments) => print(arguments),
     };
     ended.unwrap_or_else(|error| {
         eprintln!("error: {error}");
         ExitCode::FAILURE
     })
+}
+
+fn print(arguments: Inspect) -> Result<ExitCode, Box<dyn Error>> {
+    let what = match arguments.part {
+        None | Some(Part::Topics) => What::Topics,
+        Some(Part::Ledgers) => What::Ledgers,
+        Some(Part::Entries { topic, from, limit }) => What::Entries { topic, from, limit },
+        Some(Part::Groups) => What::Groups,
+        Some(Part::Metadata) => What::Metadata,
+    };
+    let inspection = Inspection {
+        data_dir: arguments.data_dir,
+        what,
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let printed = inspect(&inspection, &mut out);
+    let damaged = match printed.and_then(|damaged| Ok(out.flush().map(|()| damaged)?)) {
+        // `kop inspect … | head` has seen enough.
+        Err(InspectError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        printed => printed?,
+    };
+    if damaged > 0 {
+        eprintln!("error: {damaged} damaged places");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn configuration(arguments: Standalone) -> Result<HostConfig, Box<dyn Error>> {

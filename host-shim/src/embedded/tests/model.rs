@@ -225,7 +225,7 @@ impl World {
             index,
             position: Position::UNKNOWN,
             max_entries: 7,
-            flags: u32::from(at % 2 == 0),
+            flags: u32::from(at.is_multiple_of(2)),
             max_bytes,
         };
         let answer = wait(self.broker().host.read(vec![request], 1 << 20))
@@ -240,8 +240,8 @@ impl World {
         let mut expected = Vec::new();
         for entry in log.from(index).take(7) {
             let length = entry.payload.len() as u64;
-            let must = at % 2 == 0 && expected.is_empty();
-            if length > left && !must || max_bytes == 0 && !must {
+            let must = at.is_multiple_of(2) && expected.is_empty();
+            if !must && (length > left || max_bytes == 0) {
                 break;
             }
             left = left.saturating_sub(length);
