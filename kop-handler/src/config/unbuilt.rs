@@ -76,6 +76,7 @@ const KEYS: &[(&str, Verdict)] = &[
     ("kopMigrationServicePort", Warn("the migration service is not built, so this has no effect")),
 
     ("kafkaEnableMultiTenantMetadata", NoCounterpart { default: "true", why: "tenants come from SASL user names, and SASL is not built yet" }),
+    ("allowAutoTopicCreationType", NoCounterpart { default: "partitioned", why: "topics of Kafka clients are always created with defaultNumPartitions partitions" }),
     ("numSendKafkaResponseThreads", NoCounterpart { default: "4", why: "each connection sends its own replies; see kopWorkerThreads" }),
     ("brokerLookupTimeoutMs", NoCounterpart { default: "30000", why: "lookups are bounded by requestTimeoutMs" }),
     ("kafkaCompressionType", NoCounterpart { default: "none", why: "it recompresses entries of entryFormat=mixed_kafka, which is not built yet" }),

@@ -159,7 +159,8 @@ impl Topics {
     }
 
     /// Waits until no Metadata request's creation of this topic is under way.
-    pub async fn created(&self, name: &str) {
+    #[cfg(test)]
+    pub(super) async fn created(&self, name: &str) {
         let Ok(full_name) = self.names.full_name(name) else {
             return;
         };

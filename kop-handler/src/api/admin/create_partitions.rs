@@ -11,7 +11,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use kafka_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse, TopicName};
 
-use super::{check_replicas, message, within};
+use super::{check_replicas, deadline, message, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::nodes::Node;
@@ -28,6 +28,7 @@ pub(crate) async fn handle(
         *times.entry(topic.name.clone()).or_default() += 1;
     }
     let mut seen = HashSet::new();
+    let deadline = deadline(request.timeout_ms);
     let mut room = MAX_PARTITIONS_PER_REQUEST;
     let mut results = Vec::new();
     for topic in request
@@ -47,7 +48,7 @@ pub(crate) async fn handle(
                     server.topics.grow(&existing, count).await
                 }
             };
-            within(request.timeout_ms, work).await
+            until(deadline, work).await
         };
         let reply = CreatePartitionsTopicResult::default().with_name(topic.name);
         results.push(match result {

@@ -9,13 +9,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream};
 use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use kafka_protocol::messages::create_topics_response::{
     CreatableTopicConfigs, CreatableTopicResult,
 };
 use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse, TopicName};
+use uuid::Uuid;
 
-use super::{check_replicas, message, text, topic_configs, within};
+use super::{CHANGES_AT_ONCE, check_replicas, deadline, message, text, topic_configs, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::MAX_PARTITIONS_PER_REQUEST;
@@ -60,41 +62,53 @@ pub(crate) async fn handle(
         .iter()
         .filter_map(|(_, plan)| plan.as_ref().ok())
         .fold(0_u32, |total, plan| total.saturating_add(plan.partitions));
-    let mut results = Vec::with_capacity(plans.len());
-    for (name, plan) in plans {
-        let result = match plan {
-            Ok(_) if total > MAX_PARTITIONS_PER_REQUEST => Err(Fault::PolicyViolation(
-                "Excessively large number of partitions per request.".to_owned(),
-            )),
-            Ok(plan) if request.validate_only => Ok((plan, None)),
-            Ok(plan) => {
-                let create = server
-                    .topics
-                    .create(&name, plan.partitions, &plan.overrides);
-                within(request.timeout_ms, create)
-                    .await
-                    .map(|topic| (plan, Some(topic.id)))
-            }
-            Err(fault) => Err(fault),
-        };
-        let reply = CreatableTopicResult::default().with_name(name);
-        results.push(match result {
-            Ok((plan, id)) => {
-                let reply = reply.with_error_message(None);
-                let reply = match id {
-                    Some(id) if call.version >= 7 => reply.with_topic_id(id),
-                    _ => reply,
-                };
-                if call.version >= 5 {
-                    describe(server, &plan, reply)
-                } else {
-                    reply
+    let too_many = total > MAX_PARTITIONS_PER_REQUEST;
+    let deadline = deadline(request.timeout_ms);
+    let results = stream::iter(plans)
+        .map(|(name, plan)| async move {
+            let result = match plan {
+                Ok(_) if too_many => Err(Fault::PolicyViolation(
+                    "Excessively large number of partitions per request.".to_owned(),
+                )),
+                Ok(plan) if request.validate_only => Ok((plan, None)),
+                Ok(plan) => {
+                    let create = server
+                        .topics
+                        .create(&name, plan.partitions, &plan.overrides);
+                    let created = until(deadline, create).await;
+                    created.map(|topic| (plan, Some(topic.id)))
                 }
-            }
-            Err(fault) => failed(call.version, &fault, reply),
-        });
-    }
+                Err(fault) => Err(fault),
+            };
+            answer(server, call.version, name, result)
+        })
+        .buffered(CHANGES_AT_ONCE)
+        .collect()
+        .await;
     CreateTopicsResponse::default().with_topics(results)
+}
+
+fn answer(
+    server: &Server,
+    version: i16,
+    name: TopicName,
+    result: Result<(Plan, Option<Uuid>), Fault>,
+) -> CreatableTopicResult {
+    let reply = CreatableTopicResult::default().with_name(name);
+    let (plan, id) = match result {
+        Ok(created) => created,
+        Err(fault) => return failed(version, &fault, reply),
+    };
+    let reply = match id {
+        Some(id) if version >= 7 => reply.with_topic_id(id),
+        _ => reply,
+    };
+    let reply = reply.with_error_message(None);
+    if version >= 5 {
+        describe(server, &plan, reply)
+    } else {
+        reply
+    }
 }
 
 fn failed(version: i16, fault: &Fault, reply: CreatableTopicResult) -> CreatableTopicResult {

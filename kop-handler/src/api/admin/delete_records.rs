@@ -10,7 +10,7 @@ use kafka_protocol::messages::delete_records_response::{
 };
 use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 
-use super::within;
+use super::{deadline, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::Topic;
@@ -29,7 +29,7 @@ pub(crate) async fn handle(
         .map(|topic| topic.name.as_str())
         .collect();
     let found = server.topics.by_names(&names).await;
-    let timeout_ms = request.timeout_ms;
+    let deadline = deadline(request.timeout_ms);
     let topics = request
         .topics
         .into_iter()
@@ -44,7 +44,7 @@ pub(crate) async fn handle(
                     };
                     let reply = DeleteRecordsPartitionResult::default()
                         .with_partition_index(partition.partition_index);
-                    match within(timeout_ms, work).await {
+                    match until(deadline, work).await {
                         Ok(low_watermark) => reply.with_low_watermark(low_watermark),
                         Err(fault) => reply
                             .with_low_watermark(NO_LOW_WATERMARK)

@@ -27,12 +27,15 @@ use std::time::Duration;
 
 use kafka_protocol::messages::BrokerId;
 use kafka_protocol::protocol::StrBytes;
+use tokio::time::Instant;
 
 use crate::error::Fault;
 use crate::topics::nodes::Node;
 
 /// The leader epoch of every partition: Pulsar's ownership has none, so that it never grows.
 const LEADER_EPOCH: i32 = 0;
+/// Changes of topics that one request makes at the same time.
+const CHANGES_AT_ONCE: usize = 16;
 /// Stands for "no leader" and "no broker".
 const NOBODY: BrokerId = BrokerId(-1);
 
@@ -46,17 +49,21 @@ fn message(fault: &Fault) -> Option<StrBytes> {
     Some(text(fault.to_string()))
 }
 
-/// Runs work for as long as a client wants to wait. What was begun goes on at the host either way.
-async fn within<T>(
-    timeout_ms: i32,
+/// When a client that gives its request this long stops to wait.
+fn deadline(timeout_ms: i32) -> Instant {
+    Instant::now() + Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0))
+}
+
+/// Runs work until a deadline. What was begun goes on at the host either way.
+async fn until<T>(
+    deadline: Instant,
     work: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-    match tokio::time::timeout(timeout, work).await {
+    match tokio::time::timeout_at(deadline, work).await {
         Ok(result) => result,
-        Err(_) => Err(Fault::TimedOut(format!(
-            "not done within {timeout_ms} ms; it may still be done"
-        ))),
+        Err(_) => Err(Fault::TimedOut(
+            "not done within the request's timeout; it may still be done".to_owned(),
+        )),
     }
 }
 
