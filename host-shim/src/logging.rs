@@ -1,5 +1,6 @@
 //! The broker's log: lines on stderr, for the host and for plugins. It must not know what is logged.
 
+use std::backtrace::BacktraceStatus;
 use std::io::IsTerminal;
 
 use handler_api::Level;
@@ -16,7 +17,20 @@ pub fn to_stderr(directives: &str) {
         .with_ansi(std::io::stderr().is_terminal())
         .finish();
     // An embedder may have set up its own.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+}
+
+/// A panic of the host is contained where it happens, but somebody must read of it. (Plugins have hooks of their own.)
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let backtrace = std::backtrace::Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!("thread {name}: {panic}\n{backtrace}"),
+        _ => tracing::error!("thread {name}: {panic}"),
+    }
 }
 
 /// Whether a plugin's line of this level would be kept: for [`handler_api::HostServices::log_enabled`]. Plugins log
@@ -35,10 +49,10 @@ pub fn plugin_enabled(level: Level) -> bool {
 /// Writes a plugin's line: for [`handler_api::HostServices::log`].
 pub fn plugin_line(level: Level, module: &str, message: &str) {
     match level {
-        Level::Error => tracing::error!(target: "plugin", "{module}: {message}"),
-        Level::Warn => tracing::warn!(target: "plugin", "{module}: {message}"),
-        Level::Info => tracing::info!(target: "plugin", "{module}: {message}"),
-        Level::Debug => tracing::debug!(target: "plugin", "{module}: {message}"),
-        Level::Trace => tracing::trace!(target: "plugin", "{module}: {message}"),
+        Level::Error => tracing::error!(target: "plugin", plugin = module, "{message}"),
+        Level::Warn => tracing::warn!(target: "plugin", plugin = module, "{message}"),
+        Level::Info => tracing::info!(target: "plugin", plugin = module, "{message}"),
+        Level::Debug => tracing::debug!(target: "plugin", plugin = module, "{message}"),
+        Level::Trace => tracing::trace!(target: "plugin", plugin = module, "{message}"),
     }
 }

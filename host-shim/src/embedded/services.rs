@@ -30,6 +30,7 @@ use super::sync::Syncer;
 use super::topics::Topics;
 use super::{append, control, read, recover, search};
 use crate::events::EventSink;
+use crate::logging;
 
 /// The namespace that a fresh broker has, as Pulsar's standalone does.
 const FIRST_NAMESPACE: &str = "public/default";
@@ -327,23 +328,11 @@ impl HostServices for Services {
     }
 
     fn log_enabled(&self, level: Level) -> bool {
-        match level {
-            Level::Error => tracing::enabled!(target: "plugin", tracing::Level::ERROR),
-            Level::Warn => tracing::enabled!(target: "plugin", tracing::Level::WARN),
-            Level::Info => tracing::enabled!(target: "plugin", tracing::Level::INFO),
-            Level::Debug => tracing::enabled!(target: "plugin", tracing::Level::DEBUG),
-            Level::Trace => tracing::enabled!(target: "plugin", tracing::Level::TRACE),
-        }
+        logging::plugin_enabled(level)
     }
 
     fn log(&self, level: Level, target: &str, message: &str) {
-        match level {
-            Level::Error => tracing::error!(target: "plugin", plugin = target, "{message}"),
-            Level::Warn => tracing::warn!(target: "plugin", plugin = target, "{message}"),
-            Level::Info => tracing::info!(target: "plugin", plugin = target, "{message}"),
-            Level::Debug => tracing::debug!(target: "plugin", plugin = target, "{message}"),
-            Level::Trace => tracing::trace!(target: "plugin", plugin = target, "{message}"),
-        }
+        logging::plugin_line(level, target, message);
     }
 
     fn lookup(&self, topics: Vec<String>) -> Reply<Vec<Result<Owner, ApiError>>> {
