@@ -30,6 +30,7 @@ use crate::wire::response::{self, Encoded};
 
 pub(crate) mod admin;
 pub(crate) mod data;
+pub(crate) mod group;
 pub(crate) mod refuse;
 pub(crate) mod security;
 
@@ -105,6 +106,8 @@ pub(crate) struct Connection {
     /// Appends of one connection are made in the order of their requests: a Produce holds this from its first poll
     /// until its appends are handed over. The lock is fair, and first polls come in the order of arrival.
     pub(crate) produce_turn: Arc<tokio::sync::Mutex<()>>,
+    /// The same for commits, so that the last one of a client is the one that stays.
+    pub(crate) commit_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Connection {
@@ -114,6 +117,7 @@ impl Connection {
             id,
             software: Mutex::new(None),
             produce_turn: Arc::default(),
+            commit_turn: Arc::default(),
         }
     }
 }
@@ -233,6 +237,15 @@ table! {
     Fetch 4..=18 => waits [data::fetch];
     ListOffsets 1..=10 => [data::list_offsets];
     Metadata 0..=13 => [admin::metadata];
+    OffsetCommit 2..=9 => [group::offset_commit];
+    OffsetFetch 1..=9 => [group::offset_fetch];
+    FindCoordinator 0..=6 => [group::find_coordinator];
+    JoinGroup 0..=9 => waits [group::join_group];
+    Heartbeat 0..=4 => [group::heartbeat];
+    LeaveGroup 0..=5 => [group::leave_group];
+    SyncGroup 0..=5 => waits [group::sync_group];
+    DescribeGroups 0..=6 => [group::describe_groups];
+    ListGroups 0..=5 => [group::list_groups];
     SaslHandshake 0..=1 => hidden [security::sasl_handshake];
     ApiVersions 0..=4 => [security::api_versions];
     CreateTopics 2..=7 => [admin::create_topics];
@@ -245,10 +258,12 @@ table! {
     DescribeLogDirs 1..=4 => [admin::describe_log_dirs];
     SaslAuthenticate 0..=2 => hidden [security::sasl_authenticate];
     CreatePartitions 0..=3 => [admin::create_partitions];
+    DeleteGroups 0..=2 => [group::delete_groups];
     ElectLeaders 0..=2 => [admin::elect_leaders];
     IncrementalAlterConfigs 0..=1 => [admin::incremental_alter_configs];
     AlterPartitionReassignments 0..=1 => [admin::alter_partition_reassignments];
     ListPartitionReassignments 0..=0 => [admin::list_partition_reassignments];
+    OffsetDelete 0..=0 => [group::offset_delete];
     DescribeCluster 0..=2 => [admin::describe_cluster];
     ListConfigResources 0..=1 => [admin::list_config_resources];
     DescribeTopicPartitions 0..=0 => [admin::describe_topic_partitions];

@@ -5,11 +5,17 @@
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest,
-    SaslAuthenticateResponse, SaslHandshakeResponse,
+    ApiKey, ApiVersionsResponse, DeleteGroupsRequest, DescribeGroupsRequest,
+    FindCoordinatorRequest, HeartbeatResponse, LeaveGroupResponse, ListGroupsResponse,
+    ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, SaslAuthenticateResponse, SaslHandshakeResponse,
 };
 
 use super::data::{fetch, init_producer_id, list_offsets, offset_for_leader_epoch, produce};
+use super::group::{
+    delete_groups, describe_groups, find_coordinator, join_group, offset_commit, offset_delete,
+    offset_fetch, sync_group,
+};
 use super::{Answer, Reply};
 use crate::error::Fault;
 use crate::wire::WireError;
@@ -54,6 +60,37 @@ pub(crate) fn reply(
             let request: OffsetForLeaderEpochRequest = decode(version, body)?;
             offset_for_leader_epoch::refusal(request, fault).encode(correlation_id, version)
         }
+        ApiKey::OffsetCommit => {
+            let request: OffsetCommitRequest = decode(version, body)?;
+            offset_commit::refusal(&request, fault.code()).encode(correlation_id, version)
+        }
+        ApiKey::OffsetFetch => {
+            let request: OffsetFetchRequest = decode(version, body)?;
+            offset_fetch::refusal(request, version, fault.response_error())
+                .encode(correlation_id, version)
+        }
+        ApiKey::FindCoordinator => {
+            let request: FindCoordinatorRequest = decode(version, body)?;
+            find_coordinator::refusal(request, version, fault).encode(correlation_id, version)
+        }
+        ApiKey::DescribeGroups => {
+            let request: DescribeGroupsRequest = decode(version, body)?;
+            describe_groups::refusal(request, fault.code()).encode(correlation_id, version)
+        }
+        ApiKey::DeleteGroups => {
+            let request: DeleteGroupsRequest = decode(version, body)?;
+            delete_groups::refusal(request, fault.code()).encode(correlation_id, version)
+        }
+        ApiKey::JoinGroup => {
+            join_group::refusal(version, fault.code()).encode(correlation_id, version)
+        }
+        ApiKey::SyncGroup => sync_group::refusal(fault.code()).encode(correlation_id, version),
+        ApiKey::OffsetDelete => {
+            offset_delete::refusal(fault.code()).encode(correlation_id, version)
+        }
+        ApiKey::Heartbeat => whole!(HeartbeatResponse),
+        ApiKey::LeaveGroup => whole!(LeaveGroupResponse),
+        ApiKey::ListGroups => whole!(ListGroupsResponse),
         ApiKey::SaslHandshake => whole!(SaslHandshakeResponse),
         ApiKey::SaslAuthenticate => whole!(SaslAuthenticateResponse),
         ApiKey::ApiVersions => whole!(ApiVersionsResponse),

@@ -144,7 +144,7 @@ pub(crate) fn read_json(directory: &Path) -> HashMap<String, String> {
 
 fn without_comment(line: &str) -> &str {
     // A comment begins after an even number of quotes.
-    let is_comment = |at: &usize| line[..*at].matches('"').count() % 2 == 0;
+    let is_comment = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2);
     line.match_indices("//")
         .map(|(at, _)| at)
         .find(is_comment)
@@ -152,10 +152,7 @@ fn without_comment(line: &str) -> &str {
 }
 
 fn render(message: &Value, name: &str) -> String {
-    let flexible = match message["flexibleVersions"].as_str().unwrap() {
-        "none" => "none",
-        versions => versions,
-    };
+    let flexible = message["flexibleVersions"].as_str().unwrap();
     let key = message["apiKey"].as_i64().unwrap_or(-1);
     let versions = message["validVersions"].as_str().unwrap();
     let mut out = format!("{key} {name} {versions} flexible {flexible}");

@@ -4,6 +4,12 @@
 //! (`unzip -j kafka-clients-4.3.1.jar 'common/message/*.json' -d DIR`): then the committed extract is held against them.
 //! `KOP_FUZZ_ROUNDS` makes the mutation runs longer.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test binary: what cannot happen may panic"
+)]
+
 mod codec;
 mod describe;
 mod generate;
@@ -88,7 +94,7 @@ fn the_extract_is_what_the_jar_describes() {
 fn bodies_made_from_the_descriptions_decode_to_the_last_byte_and_encode_again_identically() {
     let mut checked = 0;
     each_version(|description, version| {
-        for seed in 0..rounds(40).min(400) {
+        for seed in 0..rounds(20).min(400) {
             let mut random = Random::new(seed * 7919 + version as u64);
             let body = generate::body(description, version, &mut random);
             let what = format!("{} {version}, seed {seed}: {body:02x?}", description.name);
@@ -98,7 +104,7 @@ fn bodies_made_from_the_descriptions_decode_to_the_last_byte_and_encode_again_id
             checked += 1;
         }
     });
-    assert!(checked > 5_000, "only {checked} bodies were checked");
+    assert!(checked > 3_000, "only {checked} bodies were checked");
 }
 
 #[test]
@@ -130,7 +136,7 @@ fn hostile_bodies_cost_no_more_memory_than_a_small_multiple_of_their_size() {
     });
     let mut random = Random::new(1);
     let (mut decoded, mut refused) = (0u64, 0u64);
-    for _ in 0..rounds(150_000) {
+    for _ in 0..rounds(60_000) {
         let (key, version, body) = random.pick(&bodies);
         let body = Bytes::from(random.mutated(body));
         let mut outcome = Ok(Vec::new());

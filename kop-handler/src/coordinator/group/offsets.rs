@@ -48,7 +48,8 @@ pub(super) fn commit(
                 partition: partition.partition,
                 value: Some(OffsetValue {
                     offset: partition.offset,
-                    leader_epoch: partition.leader_epoch,
+                    // Requests that name a retention know no epochs, and neither do their records.
+                    leader_epoch: expire_ms.map_or(partition.leader_epoch, |_| -1),
                     metadata: partition.metadata,
                     commit_ms: now.wall_ms,
                     expire_ms,

@@ -1,1 +1,7 @@
+//! Rules of the classic protocol, as Kafka has them, each as a scenario.
 
+mod leaving;
+mod offsets;
+mod rebalance;
+mod statics;
+mod undo;

@@ -30,6 +30,8 @@ pub(super) struct Seen {
 
 /// Bytes to read records from.
 pub(super) trait Source {
+    /// The next record, if it lies whole in memory and holds together. Else nothing is read.
+    fn quick(&mut self) -> Option<Seen>;
     fn byte(&mut self) -> Result<u8, Fault>;
     fn skip(&mut self, count: usize) -> Result<(), Fault>;
     /// Bytes read so far.
@@ -40,7 +42,16 @@ pub(super) trait Source {
 const CUT: Fault = Fault::Bad("its bytes end early");
 
 /// Reads one record and checks that its fields fill its length.
+#[inline]
 pub(super) fn next<S: Source>(source: &mut S) -> Result<Seen, Fault> {
+    match source.quick() {
+        Some(seen) => Ok(seen),
+        None => next_by_bytes(source),
+    }
+}
+
+/// The slow way: a record that is not whole in memory, or one to find the fault of.
+fn next_by_bytes<S: Source>(source: &mut S) -> Result<Seen, Fault> {
     let length = varint(source)?;
     let length = u64::try_from(length).map_err(|_| Fault::Bad("its length is negative"))?;
     let start = source.position();
@@ -111,6 +122,73 @@ fn varlong<S: Source>(source: &mut S) -> Result<i64, Fault> {
     Err(Fault::Bad("a varint is too long"))
 }
 
+/// Reads a record that lies whole in `bytes`; gives what it takes up as well.
+#[inline]
+fn whole(bytes: &[u8]) -> Option<(Seen, usize)> {
+    let mut start = 0;
+    let length = usize::try_from(short(bytes, &mut start)?).ok()?;
+    let end = start.checked_add(length)?;
+    let body = bytes.get(start..end)?;
+    // The attributes of a record have no meaning.
+    let mut at = 1;
+    let timestamp_delta = long(body, &mut at)?;
+    let offset_delta = short(body, &mut at)?;
+    let has_key = pass_nullable(body, &mut at)?;
+    pass_nullable(body, &mut at)?;
+    let headers = short(body, &mut at)?;
+    for _ in 0..u32::try_from(headers).ok()? {
+        if !pass_nullable(body, &mut at)? {
+            return None;
+        }
+        pass_nullable(body, &mut at)?;
+    }
+    let seen = Seen {
+        timestamp_delta,
+        offset_delta,
+        has_key,
+    };
+    (at == length).then_some((seen, end))
+}
+
+#[inline]
+fn pass_nullable(body: &[u8], at: &mut usize) -> Option<bool> {
+    match short(body, at)? {
+        -1 => Some(false),
+        length => {
+            *at = at.checked_add(usize::try_from(length).ok()?)?;
+            // The next read finds out if this went past the end; the last one is checked against the length.
+            Some(true)
+        }
+    }
+}
+
+/// A varint of 32 bits at `at`, which moves behind it.
+#[inline]
+fn short(bytes: &[u8], at: &mut usize) -> Option<i32> {
+    let value = long(bytes, at)?;
+    i32::try_from(value).ok()
+}
+
+/// A varint of 64 bits; most have one or two bytes.
+#[inline]
+fn long(bytes: &[u8], at: &mut usize) -> Option<i64> {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    if first < 0x80 {
+        return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
+    }
+    let mut value = u64::from(first & 0x7f);
+    for shift in (7..70).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+    }
+    None
+}
+
 /// Records in memory.
 pub(super) struct Slice<'a> {
     rest: &'a [u8],
@@ -127,6 +205,14 @@ impl<'a> Slice<'a> {
 }
 
 impl Source for Slice<'_> {
+    #[inline]
+    fn quick(&mut self) -> Option<Seen> {
+        let (seen, length) = whole(self.rest)?;
+        self.rest = self.rest.get(length..)?;
+        self.position += length as u64;
+        Some(seen)
+    }
+
     #[inline]
     fn byte(&mut self) -> Result<u8, Fault> {
         let (first, rest) = self.rest.split_first().ok_or(CUT)?;
@@ -194,6 +280,13 @@ impl<'a> Stream<'a> {
 }
 
 impl Source for Stream<'_> {
+    #[inline]
+    fn quick(&mut self) -> Option<Seen> {
+        let (seen, length) = whole(self.window.buffer())?;
+        self.consume(length);
+        Some(seen)
+    }
+
     #[inline]
     fn byte(&mut self) -> Result<u8, Fault> {
         if let Some(byte) = self.window.buffer().first().copied() {
