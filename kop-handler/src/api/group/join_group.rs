@@ -138,7 +138,7 @@ mod tests {
                 assert_eq!(read.member_id.as_str(), "m");
                 if failed {
                     assert_eq!(read.generation_id, -1);
-                    let none = read.protocol_name.as_deref().map(|name| name.as_str());
+                    let none = read.protocol_name.as_deref();
                     assert_eq!(none, (version < 7).then_some(""), "version {version}");
                     continue;
                 }
