@@ -42,6 +42,22 @@ pub struct Limits {
     pub refusal_log_lines_per_minute: u32,
     /// Topics that have metric series of their own; further ones share one series.
     pub max_metric_topics: usize,
+    /// Groups in one partition of the offsets topic.
+    pub max_groups_per_shard: usize,
+    /// Records that one decision of a coordinator may make; longer work is done in several.
+    pub max_decision_records: usize,
+    /// Commands that wait for one shard of a coordinator to load.
+    pub max_waiting_for_load: usize,
+    /// Decisions of one shard that wait for the append before them.
+    pub max_gathered_decisions: usize,
+    /// Bytes of those decisions' records.
+    pub max_gathered_bytes: usize,
+    /// Bytes of records in one append of a coordinator.
+    pub max_coordinator_append: usize,
+    /// Bytes that a shard reads at once while it loads.
+    pub load_chunk: usize,
+    /// Shards that load at the same time.
+    pub max_concurrent_loads: usize,
 }
 
 impl Limits {
@@ -72,6 +88,14 @@ impl Limits {
             max_fetch_wait_ms: 300_000,
             refusal_log_lines_per_minute: 60,
             max_metric_topics: 1_000,
+            max_groups_per_shard: 100_000,
+            max_decision_records: 5_000,
+            max_waiting_for_load: 10_000,
+            max_gathered_decisions: 20_000,
+            max_gathered_bytes: 32 * MIB,
+            max_coordinator_append: config.max_message_size.min(4 * MIB),
+            load_chunk: MIB,
+            max_concurrent_loads: 4,
         }
     }
 }

@@ -57,11 +57,8 @@ pub(super) async fn build(
     let engine = Engine::new(
         Arc::clone(&clock),
         Arc::new(store),
-        group_settings(&config),
-        EngineLimits {
-            append_timeout_ms: config.offset_commit_timeout_ms,
-            ..EngineLimits::default()
-        },
+        group_settings(&config, &limits),
+        EngineLimits::new(&limits, config.offset_commit_timeout_ms),
         runtime.clone(),
     );
     runtime.spawn(Arc::clone(&logs).housekeep());
@@ -96,13 +93,15 @@ async fn ensure_namespaces(host: &Host, topics: &Topics) {
     }
 }
 
-fn group_settings(config: &Config) -> GroupSettings {
+fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
     GroupSettings {
         min_session_timeout_ms: config.group_min_session_timeout_ms,
         max_session_timeout_ms: config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms: u64::try_from(config.group_initial_rebalance_delay_ms)
             .unwrap_or(0),
         max_group_size: config.group_max_size,
+        max_groups_per_shard: limits.max_groups_per_shard,
+        max_decision_records: limits.max_decision_records,
         offset_metadata_max_size: config.offset_metadata_max_size,
         offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
         offsets_check_interval_ms: config.offsets_retention_check_interval_ms,

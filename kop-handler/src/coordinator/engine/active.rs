@@ -9,7 +9,7 @@
 //! Steps of one group keep their order, and a group with a step under way is *dirty*: whatever is decided on it rests on
 //! records that may yet be refused, so its answers wait too. Groups are independent of each other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
@@ -20,6 +20,9 @@ use super::store::{Pending, ShardLog, StoreFault};
 use crate::coordinator::group::message::{Command, Now, Reply, Token};
 use crate::coordinator::group::{Decision, Shard, Undo};
 use crate::coordinator::record::{self, KeyValue};
+
+/// Bytes of a batch beside its records.
+const BATCH_HEADER: usize = 61;
 
 /// Answers one request.
 pub(super) type Answer = oneshot::Sender<Reply>;
@@ -35,8 +38,14 @@ struct Step {
 
 impl Step {
     fn bytes(&self) -> usize {
-        self.records.iter().map(KeyValue::len).sum()
+        bytes(&self.records)
     }
+}
+
+/// What records take up in a batch at most: key, value, and what the format puts around each.
+fn bytes(records: &[KeyValue]) -> usize {
+    const AROUND: usize = 32;
+    records.iter().map(|record| record.len() + AROUND).sum()
 }
 
 /// How an append ended, for the engine to act upon.
@@ -54,7 +63,7 @@ pub(super) struct Active {
     pub(super) life: u64,
     pub(super) machine: Shard,
     log: Arc<dyn ShardLog>,
-    parked: HashMap<Token, Answer>,
+    parked: BTreeMap<Token, Answer>,
     next_token: Token,
     gathering: VecDeque<Step>,
     gathered_bytes: usize,
@@ -74,7 +83,7 @@ impl Active {
             life,
             machine,
             log,
-            parked: HashMap::new(),
+            parked: BTreeMap::new(),
             next_token: 0,
             gathering: VecDeque::new(),
             gathered_bytes: 0,
@@ -115,7 +124,7 @@ impl Active {
         } = decision;
 
         let encoded: Vec<KeyValue> = records.iter().map(record::encode).collect();
-        if encoded.iter().map(KeyValue::len).sum::<usize>() > limits.max_append_bytes {
+        if bytes(&encoded) > limits.max_append_bytes.saturating_sub(BATCH_HEADER) {
             if let Some(answer) = answer {
                 let too_large = ResponseError::UnknownServerError; // as Kafka answers a record list that is too large
                 let _ = answer.send(Reply::Unavailable(too_large)); // a requester that has gone needs no answer
@@ -177,7 +186,9 @@ impl Active {
         let mut bytes = 0;
         while let Some(step) = self.gathering.front() {
             let more = step.bytes();
-            if !records.is_empty() && bytes + more > limits.max_append_bytes {
+            if !records.is_empty()
+                && bytes + more > limits.max_append_bytes.saturating_sub(BATCH_HEADER)
+            {
                 break;
             }
             let Some(mut step) = self.gathering.pop_front() else {

@@ -33,8 +33,9 @@ use self::timers::{Due, Timers};
 use super::group::message::{Command, GroupSettings, Listed, Now, Reply};
 use super::group::{Census, Shard};
 use crate::clock::Clock;
+use crate::config::Limits;
 
-/// Bounds of the engine.
+/// Bounds of the engine; most are those of the same meaning in [`Limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineLimits {
     /// Commands that wait for one shard to load; a further one is answered COORDINATOR_LOAD_IN_PROGRESS.
@@ -59,19 +60,21 @@ pub struct EngineLimits {
     pub append_timeout_ms: u64,
 }
 
-impl Default for EngineLimits {
-    fn default() -> Self {
+impl EngineLimits {
+    /// Under the plugin's bounds; `append_timeout_ms` is `offsetCommitTimeoutMs`.
+    #[must_use]
+    pub const fn new(limits: &Limits, append_timeout_ms: u64) -> Self {
         Self {
-            max_waiting_for_load: 10_000,
-            max_gathered_steps: 20_000,
-            max_gathered_bytes: 32 * 1024 * 1024,
-            max_append_bytes: 4 * 1024 * 1024,
-            load_chunk_bytes: 1024 * 1024,
-            max_concurrent_loads: 4,
+            max_waiting_for_load: limits.max_waiting_for_load,
+            max_gathered_steps: limits.max_gathered_decisions,
+            max_gathered_bytes: limits.max_gathered_bytes,
+            max_append_bytes: limits.max_coordinator_append,
+            load_chunk_bytes: limits.load_chunk,
+            max_concurrent_loads: limits.max_concurrent_loads,
             min_reload_pause_ms: 50,
             max_reload_pause_ms: 5_000,
             refused_pause_ms: 1_000,
-            append_timeout_ms: 5_000,
+            append_timeout_ms,
         }
     }
 }
@@ -414,5 +417,9 @@ pub fn shard_index(key: &str, count: usize) -> u32 {
     u32::try_from(i64::from(hash).rem_euclid(count)).unwrap_or(0)
 }
 
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

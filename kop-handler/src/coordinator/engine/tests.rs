@@ -1,1 +1,626 @@
+//! The engine: loading, sharing appends, waiting for durability, undoing, reloading, deadlines.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::error::ResponseError;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::store::StoreFault;
+use super::testing::{Fate, MemoryStore, PausedClock};
+use super::{Engine, EngineLimits, shard_index};
+use crate::config::{Config, Limits};
+use crate::coordinator::Groups;
+use crate::coordinator::group::message::*;
+use crate::coordinator::group::testing::{commit, member, partitions, sync};
+
+pub(super) fn limits() -> EngineLimits {
+    let config = Config::parse(
+        &[(
+            "kafkaListeners".to_owned(),
+            "PLAINTEXT://127.0.0.1:0".to_owned(),
+        )]
+        .into(),
+    );
+    EngineLimits::new(&Limits::new(&config.unwrap()), 5_000)
+}
+
+fn groups_with(store: &Arc<MemoryStore>, limits: EngineLimits) -> Groups {
+    let clock = PausedClock::new(1);
+    let store = Arc::clone(store);
+    let engine = Engine::new(
+        clock,
+        store,
+        GroupSettings::default(),
+        limits,
+        Handle::current(),
+    );
+    Groups::new(engine)
+}
+
+fn groups(store: &Arc<MemoryStore>) -> Groups {
+    groups_with(store, limits())
+}
+
+/// A commit in its own task; it is handed over before this returns.
+async fn committing(
+    groups: &Groups,
+    group: &str,
+    partition: i32,
+    offset: i64,
+) -> JoinHandle<Result<Vec<CommittedTopic>, ResponseError>> {
+    let (groups, group) = (groups.clone(), group.to_owned());
+    let task = tokio::spawn(async move {
+        groups
+            .commit(&group, commit("", -1, "t", partition, offset))
+            .await
+    });
+    tokio::task::yield_now().await;
+    task
+}
+
+async fn offset(groups: &Groups, group: &str, partition: i32) -> Result<i64, ResponseError> {
+    let topics = Some(vec![partitions("t", &[partition])]);
+    let topics = groups.fetch(group, FetchOffsets { topics }).await?;
+    Ok(topics[0].partitions[0].offset)
+}
+
+async fn ms(ms: u64) {
+    sleep(Duration::from_millis(ms)).await;
+}
+
+#[test]
+fn shards_are_those_of_javas_hash_with_a_modulo_that_has_no_sign() {
+    // "hello".hashCode() = 99162322, "polygenelubricants".hashCode() = Integer.MIN_VALUE.
+    assert_eq!(shard_index("hello", 50), 22);
+    assert_eq!(shard_index("polygenelubricants", 50), 2);
+    assert_eq!(shard_index("", 50), 0);
+    assert_eq!(shard_index("😀", 50), 49); // two UTF-16 units: hash 1772899
+    for count in 1..100 {
+        assert!(shard_index("polygenelubricants", count) < u32::try_from(count).unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_creates_nothing_and_writing_creates_the_topic() {
+    let store = MemoryStore::new(5);
+    let groups = groups(&store);
+    assert_eq!(offset(&groups, "g", 0).await, Ok(-1));
+    assert_eq!(groups.describe("g").await, Ok(None));
+    assert_eq!(groups.list(&[], &[]).await, Ok(vec![]));
+    assert_eq!(
+        groups.delete("g").await,
+        Err(ResponseError::GroupIdNotFound)
+    );
+    assert_eq!(store.opened(), 1, "DeleteGroups looks into the shard");
+    assert!(store.exists());
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    assert_eq!(store.records(shard_index("g", 5)).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_is_loaded_when_it_is_asked_for_and_only_once() {
+    let store = MemoryStore::new(5);
+    let groups = groups(&store);
+    let many: Vec<_> = (0..20).map(|n| committing(&groups, "g", n, 1)).collect();
+    for task in many {
+        task.await.await.unwrap().unwrap();
+    }
+    assert_eq!(store.opened(), 1);
+    assert_eq!(groups.census().loaded, 1);
+    assert_eq!(groups.census().held.offsets, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_made_while_an_append_is_under_way_share_the_next_entry() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Kept, 100)]);
+    let first = committing(&groups, "g", 0, 2).await;
+    let mut others = Vec::new();
+    for n in 1..50 {
+        others.push(committing(&groups, &format!("g{n}"), 0, n).await);
+    }
+    ms(99).await;
+    assert!(!first.is_finished(), "no answer before it is durable");
+    ms(2).await;
+    first.await.unwrap().unwrap();
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+    assert_eq!(store.entries(0), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_durable_is_not_shown() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Kept, 100)]);
+    let writing = committing(&groups, "g", 0, 2).await;
+    let other = groups.clone();
+    let reading = tokio::spawn(async move { offset(&other, "g", 0).await });
+    ms(50).await;
+    assert!(
+        !reading.is_finished(),
+        "it would show an offset that may yet be refused"
+    );
+    assert_eq!(
+        offset(&groups, "quiet", 0).await,
+        Ok(-1),
+        "another group does not wait"
+    );
+    writing.await.unwrap().unwrap();
+    assert_eq!(reading.await.unwrap(), Ok(2));
+
+    store.plan([(Fate::Refused, 100)]);
+    let writing = committing(&groups, "g", 0, 3).await;
+    let other = groups.clone();
+    let reading = tokio::spawn(async move { offset(&other, "g", 0).await });
+    assert_eq!(
+        writing.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(
+        reading.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(offset(&groups, "g", 0).await, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_refuses_and_the_shard_lives_on() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Refused, 10), (Fate::Refused, 0)]);
+    let refused = committing(&groups, "g", 0, 2).await;
+    let behind = committing(&groups, "h", 0, 2).await;
+    assert_eq!(
+        refused.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(
+        behind.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    let refused = committing(&groups, "g", 0, 2).await;
+    assert_eq!(
+        refused.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(offset(&groups, "g", 0).await, Ok(1), "reads go on");
+    assert_eq!(
+        groups.describe("h").await,
+        Ok(None),
+        "a group that came into being by it is gone"
+    );
+    committing(&groups, "g", 0, 4).await.await.unwrap().unwrap();
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Ok(4),
+        "and writes resume when there is room"
+    );
+    assert_eq!(store.opened(), 1, "nothing was loaded again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_reloads_and_whatever_is_in_the_log_counts() {
+    for (fate, expected) in [(Fate::Lost, 1), (Fate::KeptUnheard, 2)] {
+        let store = MemoryStore::new(1);
+        let groups = groups(&store);
+        committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+        store.plan([(fate, 10)]);
+        let unknown = committing(&groups, "g", 0, 2).await;
+        assert_eq!(
+            unknown.await.unwrap(),
+            Err(ResponseError::CoordinatorNotAvailable)
+        );
+        assert_eq!(
+            offset(&groups, "g", 0).await,
+            Err(ResponseError::CoordinatorNotAvailable),
+            "a pause"
+        );
+        ms(100).await;
+        assert_eq!(offset(&groups, "g", 0).await, Ok(expected));
+        assert_eq!(store.opened(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_moved_sends_its_clients_elsewhere() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    let waiting = {
+        let groups = groups.clone();
+        tokio::spawn(async move { groups.join("g", member("a")).await })
+    };
+    ms(10).await;
+    groups.lose(0);
+    assert_eq!(
+        waiting.await.unwrap().error,
+        Some(ResponseError::NotCoordinator)
+    );
+    let refused = committing(&groups, "g", 0, 2).await.await.unwrap();
+    assert_eq!(refused, Err(ResponseError::NotCoordinator));
+    store.plan([(Fate::Closed, 0)]);
+    ms(100).await;
+    let refused = committing(&groups, "g", 0, 2).await.await.unwrap();
+    assert_eq!(
+        refused,
+        Err(ResponseError::NotCoordinator),
+        "learned from the append"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_fails_is_tried_again_after_growing_pauses() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let fault = || StoreFault::Failed("io".into());
+    store.fail_opens([fault(), fault(), StoreFault::NotOwner("other".into())]);
+    let first = committing(&groups, "g", 0, 1).await.await.unwrap();
+    assert_eq!(first, Err(ResponseError::CoordinatorNotAvailable));
+    ms(40).await;
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(store.opened(), 1, "not yet");
+    ms(20).await;
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(store.opened(), 2);
+    ms(60).await;
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    assert_eq!(store.opened(), 2, "the second pause is longer");
+    ms(60).await;
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Err(ResponseError::NotCoordinator)
+    );
+    ms(1_000).await;
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    assert_eq!(store.opened(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_does_not_wait_for_a_stuck_append_for_ever() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Kept, 60_000)]);
+    let stuck = committing(&groups, "g", 0, 2).await;
+    ms(4_999).await;
+    assert!(!stuck.is_finished());
+    ms(2).await;
+    assert_eq!(
+        stuck.await.unwrap(),
+        Err(ResponseError::CoordinatorNotAvailable)
+    );
+    ms(60_000).await;
+    assert_eq!(
+        offset(&groups, "g", 0).await,
+        Ok(2),
+        "the commit came through all the same"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_wait_are_bounded() {
+    let store = MemoryStore::new(1);
+    let groups = groups_with(
+        &store,
+        EngineLimits {
+            max_gathered_steps: 3,
+            ..limits()
+        },
+    );
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Kept, 100)]);
+    let mut all = Vec::new();
+    for n in 0..6 {
+        all.push(committing(&groups, "g", n, 2).await);
+    }
+    let mut outcomes = Vec::new();
+    for task in all {
+        outcomes.push(task.await.unwrap().is_ok());
+    }
+    assert_eq!(
+        outcomes,
+        [true, true, true, true, false, false],
+        "one under way, three behind it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_load_is_bounded() {
+    let store = MemoryStore::new(1);
+    let groups = groups_with(
+        &store,
+        EngineLimits {
+            max_waiting_for_load: 2,
+            ..limits()
+        },
+    );
+    let mut all = Vec::new();
+    for n in 0..3 {
+        all.push(committing(&groups, "g", n, 2).await);
+    }
+    let last = all.pop().unwrap().await.unwrap();
+    assert_eq!(last, Err(ResponseError::CoordinatorLoadInProgress));
+    for task in all {
+        task.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_is_no_larger_than_it_may_be_and_an_entry_that_never_fits_is_refused() {
+    let store = MemoryStore::new(1);
+    let groups = groups_with(
+        &store,
+        EngineLimits {
+            max_append_bytes: 400,
+            ..limits()
+        },
+    );
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    store.plan([(Fate::Kept, 10)]);
+    let mut all = Vec::new();
+    for n in 0..9 {
+        all.push(committing(&groups, "g", n, 2).await);
+    }
+    for task in all {
+        task.await.unwrap().unwrap();
+    }
+    let entries = store.entries(0);
+    assert!((3..10).contains(&entries), "{entries} entries");
+
+    let mut long = commit("", -1, "t", 0, 3);
+    long.topics[0].partitions[0].metadata = "x".repeat(1_000);
+    assert_eq!(
+        groups.commit("g", long).await,
+        Err(ResponseError::UnknownServerError)
+    );
+    assert_eq!(offset(&groups, "g", 0).await, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_of_one_client_take_effect_in_their_order_even_while_the_shard_loads() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let mut all = Vec::new();
+    for n in 1..=20 {
+        all.push(committing(&groups, "g", 0, n).await);
+    }
+    for task in all {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(offset(&groups, "g", 0).await, Ok(20));
+}
+
+/// One member that joins, syncs and is stable.
+async fn stable(groups: &Groups, name: &str) -> (String, i32) {
+    let joined = groups.join("g", member(name)).await;
+    assert_eq!(joined.error, None);
+    let id = joined.member_id;
+    let synced = groups
+        .sync("g", sync(&id, joined.generation, &[(&id, "mine")]))
+        .await;
+    assert_eq!((synced.error, &synced.assignment[..]), (None, &b"mine"[..]));
+    (id, joined.generation)
+}
+
+fn beat(id: &str, generation: i32) -> Heartbeat {
+    Heartbeat {
+        member_id: id.into(),
+        instance_id: None,
+        generation,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadlines_take_effect_by_themselves() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let (id, generation) = stable(&groups, "a").await;
+    for _ in 0..5 {
+        ms(9_000).await;
+        assert_eq!(groups.heartbeat("g", beat(&id, generation)).await, Ok(()));
+    }
+    ms(9_990).await;
+    assert_eq!(groups.describe("g").await.unwrap().unwrap().state, "Stable");
+    ms(20).await;
+    assert_eq!(groups.describe("g").await.unwrap().unwrap().state, "Empty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_refused_is_tried_again_after_a_pause() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    stable(&groups, "a").await;
+    let before = store.appends();
+    store.plan([(Fate::Refused, 0), (Fate::Refused, 0)]);
+    ms(10_010).await;
+    assert_eq!(
+        groups.describe("g").await.unwrap().unwrap().state,
+        "Stable",
+        "undone"
+    );
+    ms(60_000).await;
+    assert_eq!(groups.describe("g").await.unwrap().unwrap().state, "Empty");
+    assert_eq!(store.appends() - before, 3, "no storm of tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaders_assignment_that_is_refused_can_be_handed_in_again_and_followers_stay_parked() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let join = |name: &'static str| {
+        let groups = groups.clone();
+        tokio::spawn(async move { groups.join("g", member(name)).await })
+    };
+    let (a, b) = (join("a"), join("b"));
+    let (a, b) = (a.await.unwrap(), b.await.unwrap());
+    assert_eq!((a.generation, b.generation), (1, 1));
+    let (leader, follower) = if a.leader == a.member_id {
+        (a, b)
+    } else {
+        (b, a)
+    };
+    let waiting = {
+        let (groups, id) = (groups.clone(), follower.member_id.clone());
+        tokio::spawn(async move { groups.sync("g", sync(&id, 1, &[])).await })
+    };
+    ms(10).await;
+    let assignment = [
+        (follower.member_id.as_str(), "F"),
+        (leader.member_id.as_str(), "L"),
+    ];
+    store.plan([(Fate::Refused, 10)]);
+    let refused = groups
+        .sync("g", sync(&leader.member_id, 1, &assignment))
+        .await;
+    assert_eq!(refused.error, Some(ResponseError::CoordinatorNotAvailable));
+    assert!(
+        !waiting.is_finished(),
+        "it got no assignment that nobody else knows of"
+    );
+    assert_eq!(
+        groups.describe("g").await.unwrap().unwrap().state,
+        "CompletingRebalance"
+    );
+    let again = groups
+        .sync("g", sync(&leader.member_id, 1, &assignment))
+        .await;
+    assert_eq!(&again.assignment[..], b"L");
+    assert_eq!(&waiting.await.unwrap().assignment[..], b"F");
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_outlive_a_reload_with_fresh_sessions() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let (id, generation) = stable(&groups, "a").await;
+    ms(9_000).await;
+    store.plan([(Fate::Lost, 0)]);
+    let lost = groups.commit("g", commit(&id, generation, "t", 0, 1)).await;
+    assert_eq!(lost, Err(ResponseError::CoordinatorNotAvailable));
+    ms(200).await;
+    assert_eq!(groups.heartbeat("g", beat(&id, generation)).await, Ok(()));
+    ms(9_900).await;
+    assert_eq!(groups.heartbeat("g", beat(&id, generation)).await, Ok(()));
+    ms(10_010).await;
+    let gone = groups.heartbeat("g", beat(&id, generation)).await;
+    assert_eq!(
+        gone,
+        Err(ResponseError::UnknownMemberId),
+        "deadlines run in the new life too"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_offsets_go_by_themselves() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    ms(7 * 24 * 3_600_000 - 1_000_000).await;
+    assert_eq!(offset(&groups, "g", 0).await, Ok(1));
+    ms(2_000_000).await;
+    assert_eq!(offset(&groups, "g", 0).await, Ok(-1));
+    assert_eq!(groups.describe("g").await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_topic_is_forgotten_by_all_groups_of_all_shards() {
+    let store = MemoryStore::new(7);
+    let groups = groups(&store);
+    for n in 0..20 {
+        committing(&groups, &format!("g{n}"), 0, 1)
+            .await
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    let groups = self::groups(&store.restarted()); // nothing is loaded
+    groups.topic_deleted("t", uuid::Uuid::nil()).await.unwrap();
+    for n in 0..20 {
+        assert_eq!(offset(&groups, &format!("g{n}"), 0).await, Ok(-1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_listed_from_all_shards_by_state_and_type() {
+    let store = MemoryStore::new(7);
+    let groups = groups(&store);
+    stable(&groups, "a").await;
+    for n in 0..5 {
+        committing(&groups, &format!("s{n}"), 0, 1)
+            .await
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    let count =
+        async |states: &[&str], types: &[&str]| groups.list(states, types).await.unwrap().len();
+    assert_eq!(count(&[], &[]).await, 6);
+    assert_eq!(count(&["stable"], &[]).await, 1);
+    assert_eq!(count(&["Empty", "Stable"], &["Classic"]).await, 6);
+    assert_eq!(count(&["Dead"], &[]).await, 0);
+    assert_eq!(count(&[], &["consumer"]).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_appends_and_answers_who_is_parked() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+    let parked = {
+        let groups = groups.clone();
+        tokio::spawn(async move { groups.join("other", member("a")).await })
+    };
+    tokio::task::yield_now().await;
+    store.plan([(Fate::Kept, 100)]);
+    let writing = committing(&groups, "g", 0, 2).await;
+    groups.close().await;
+    writing.await.unwrap().unwrap();
+    assert_eq!(
+        parked.await.unwrap().error,
+        Some(ResponseError::CoordinatorNotAvailable)
+    );
+    let late = committing(&groups, "g", 0, 3).await.await.unwrap();
+    assert_eq!(late, Err(ResponseError::CoordinatorNotAvailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_ids_are_checked() {
+    let store = MemoryStore::new(1);
+    let groups = groups(&store);
+    let invalid = ResponseError::InvalidGroupId;
+    assert_eq!(groups.join("", member("a")).await.error, Some(invalid));
+    assert_eq!(
+        groups.sync("", sync("a", 1, &[])).await.error,
+        Some(invalid)
+    );
+    assert_eq!(groups.heartbeat("", beat("a", 1)).await, Err(invalid));
+    assert_eq!(groups.leave("", vec![]).await, Err(invalid));
+    assert!(
+        groups.commit("", commit("", -1, "t", 0, 1)).await.is_ok(),
+        "as clients of old do"
+    );
+    assert_eq!(offset(&groups, "", 0).await, Ok(1));
+    let long = "x".repeat(40_000);
+    assert_eq!(
+        groups.commit(&long, commit("", -1, "t", 0, 1)).await,
+        Err(invalid)
+    );
+}
