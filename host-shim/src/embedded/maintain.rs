@@ -248,7 +248,7 @@ fn checkpoint_batch(core: &Arc<Core>, batch: &[Arc<Partition>]) -> Result<(), Ap
             .as_ref()
             .is_none_or(|reason| reason.kind() == ErrorCode::Closing);
         if intact {
-            snapshots.push((&**partition, Snapshot::take(partition, &view)));
+            snapshots.push((partition, Snapshot::take(partition, &view)));
         }
     }
     record(core, snapshots)?;
@@ -259,17 +259,23 @@ fn checkpoint_batch(core: &Arc<Core>, batch: &[Arc<Partition>]) -> Result<(), Ap
 /// Syncs the files that snapshots speak of, and writes their rows. The caller holds the locks of their structure.
 pub(crate) fn record(
     core: &Arc<Core>,
-    snapshots: Vec<(&Partition, Snapshot)>,
+    snapshots: Vec<(&Arc<Partition>, Snapshot)>,
 ) -> Result<(), ApiError> {
     core.files
         .sync_names()
         .map_err(|error| sync_failed(core, &error))?;
-    for key in snapshots.iter().flat_map(|(_, snapshot)| &snapshot.files) {
-        match core.files.open(*key).and_then(|file| file.sync()) {
-            Ok(()) => {}
-            // A missing file was reported when it was missed.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(sync_failed(core, &error)),
+    for (partition, snapshot) in &snapshots {
+        let synced = snapshot.files.iter().try_for_each(|key| {
+            match core.files.open(*key).and_then(|file| file.sync()) {
+                // A missing file was reported when it was missed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                synced => synced,
+            }
+        });
+        if let Err(error) = synced {
+            // The next sync would succeed without having written what this one could not.
+            core.kill(partition, "a sync failed; open the topic again");
+            return Err(sync_failed(core, &error));
         }
     }
     let (partitions, rows): (Vec<_>, Vec<_>) = snapshots.into_iter().unzip();

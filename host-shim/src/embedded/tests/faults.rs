@@ -11,6 +11,7 @@ use handler_api::{ErrorCode, Handle, Host, Position};
 use parking_lot::Mutex;
 
 use super::super::files::Faults;
+use super::super::maintain::checkpoint;
 use super::super::{EmbeddedBroker, EmbeddedConfig};
 use super::{Broker, TOPIC, config, start, wait};
 use crate::events::EventSink;
@@ -175,6 +176,24 @@ fn a_failed_sync_is_an_unknown_outcome_and_ends_the_handle() {
     drop(broker);
     let broker = start(config(dir.path()));
     assert_eq!(broker.open(PARTITION).end_index, appended.index);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_sync_ends_the_handle_instead_of_believing_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, faults, handle) = with_entries(config(dir.path()));
+    let (closed, _host) = listen(&broker.broker);
+    let core = &broker.broker.core;
+    while_failing(&faults.sync, EIO, || checkpoint(core).unwrap_err());
+    assert_eq!(closed.0.lock().len(), 1);
+    assert_eq!(
+        broker.append(handle, 1, b"x").unwrap_err().kind(),
+        ErrorCode::HandleClosed
+    );
+    let next = broker.handle(PARTITION);
+    assert_eq!(broker.read_all(next, 0), [(1, b"before".to_vec())]);
+    assert_eq!(broker.append(next, 1, b"y").unwrap().index, 2);
+    checkpoint(core).unwrap();
 }
 
 #[test]

@@ -1,0 +1,251 @@
+//! A volume that really is full: a small tmpfs in a mount namespace of its own.
+//!
+//! The test runs itself as a child under `unshare`, which needs no privilege where user namespaces are allowed. Where
+//! they are not, it says so and checks what it can: the size limit of files (`ulimit -f`), which every process may set.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "assertions of tests"
+)]
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use handler_api::ledger::OpenLedgers;
+use handler_api::topics::{CreateTopic, DeleteTopic, Topic, TopicName, TopicNames};
+use handler_api::{
+    ApiError, AppendRequest, Appended, ErrorCode, Handle, Host, Position, ReadRequest,
+};
+use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
+use host_shim::events::NoEvents;
+
+const DIRECTORY: &str = "KOP_FULL_DIR";
+const RESERVE: u64 = 4 * 1024 * 1024;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn start(dir: &Path, reserve_bytes: u64) -> (EmbeddedBroker, Host) {
+    let broker = EmbeddedBroker::open(EmbeddedConfig {
+        sync_data: false,
+        reserve_bytes,
+        ..EmbeddedConfig::new(dir)
+    })
+    .expect("the directory opens");
+    let host = Host::of(broker.attach(String::new(), Arc::new(NoEvents)));
+    (broker, host)
+}
+
+fn topic(name: &str) -> String {
+    format!("persistent://public/default/{name}")
+}
+
+fn create(host: &Host, name: &str) -> Handle {
+    let request = Topic {
+        name: topic(name),
+        partitions: 1,
+        ..Topic::default()
+    };
+    wait(host.control::<CreateTopic>(&request)).expect("there is room for a row");
+    open(host, name)
+}
+
+fn open(host: &Host, name: &str) -> Handle {
+    let names = TopicNames {
+        names: vec![format!("{}-partition-0", topic(name))],
+    };
+    let opened = wait(host.control::<OpenLedgers>(&names)).expect("opening works");
+    opened.ledgers[0].handle.expect("it exists").into()
+}
+
+fn append(host: &Host, handle: Handle, bytes: usize) -> Result<Appended, ApiError> {
+    let request = AppendRequest {
+        handle,
+        messages: 1,
+        flags: 0,
+        segments: vec![vec![1; bytes].into()].into(),
+    };
+    wait(host.append(vec![request]))
+        .expect("the call works")
+        .remove(0)
+}
+
+/// Entries from the start to the end, each of them whole.
+fn count(host: &Host, handle: Handle) -> i64 {
+    let (mut index, mut position) = (0, Position::UNKNOWN);
+    loop {
+        let request = ReadRequest {
+            handle,
+            index,
+            position,
+            max_entries: u32::MAX,
+            flags: ReadRequest::AT_LEAST_ONE,
+            max_bytes: 1 << 20,
+        };
+        let answer = wait(host.read(vec![request], 1 << 20))
+            .expect("the call works")
+            .remove(0);
+        let answer = answer.expect("reads go on");
+        if answer.entries.is_empty() {
+            return index;
+        }
+        for entry in &answer.entries {
+            assert_eq!(entry.index, index);
+            index += 1;
+        }
+        position = answer.next;
+    }
+}
+
+fn child(arguments: &str, test: &str, dir: &Path) -> Output {
+    let program = std::env::current_exe().expect("this test has a path");
+    Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", arguments, "sh"])
+        .arg(program)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .output()
+        .expect("unshare starts")
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from(std::env::var_os(DIRECTORY).expect("run by the test below"))
+}
+
+/// The child: fills the volume, reads, frees space by deleting a topic, and goes on.
+#[test]
+#[ignore = "run by the test below, in a mount namespace of its own"]
+fn on_a_full_volume() {
+    let dir = directory();
+    for reserve in [RESERVE, 0] {
+        let (broker, host) = start(&dir.join(reserve.to_string()), reserve);
+        let ballast = create(&host, "ballast");
+        let log = create(&host, "log");
+        append(&host, log, 1000).expect("there is room");
+        for _ in 0..20 {
+            append(&host, ballast, 100_000).expect("there is room");
+        }
+        let mut written = 1;
+        let error = loop {
+            match append(&host, log, 50_000) {
+                Ok(appended) => {
+                    assert_eq!(appended.index, written);
+                    written += 1;
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorCode::NoSpace, "{error}");
+        assert!(error.message.contains("free space"), "{error}");
+        for _ in 0..3 {
+            assert!(append(&host, log, 50_000).is_err());
+        }
+        assert_eq!(count(&host, log), written);
+        if reserve == 0 {
+            // Nothing is left for the catalog: what was acknowledged is there all the same.
+            drop(broker);
+            continue;
+        }
+        let name = TopicName {
+            name: topic("ballast"),
+        };
+        wait(host.control::<DeleteTopic>(&name)).expect("the reserve has room for it");
+        // Its file is removed in the background.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while append(&host, log, 50_000).is_err() {
+            assert!(std::time::Instant::now() < deadline, "writes do not resume");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(count(&host, log), written + 1);
+        drop(broker);
+        let (_broker, host) = start(&dir.join(reserve.to_string()), reserve);
+        assert_eq!(count(&host, open(&host, "log")), written + 1);
+    }
+    println!("all of it was checked");
+}
+
+#[test]
+fn a_full_volume_refuses_writes_serves_reads_and_resumes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mount = format!(
+        "mount -t tmpfs -o size=48m tmpfs '{}' && exec \"$@\"",
+        dir.path().display()
+    );
+    let output = child(&mount, "on_a_full_volume", dir.path());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && !text.contains("running 1 test") {
+        eprintln!("skipped: no mount namespace here: {errors}");
+        return;
+    }
+    assert!(text.contains("all of it was checked"), "{text}\n{errors}");
+}
+
+/// The child: files cannot grow beyond 2 MiB.
+#[test]
+#[ignore = "run by the test below, with a limit on the size of files"]
+fn under_a_file_size_limit() {
+    let (broker, host) = start(&directory(), 0);
+    let handle = create(&host, "log");
+    let mut written = 0;
+    let error = loop {
+        match append(&host, handle, 100_000) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorCode::Refused, "{error}");
+    assert!((10..=21).contains(&written), "{written}");
+    assert_eq!(count(&host, handle), written);
+    assert_eq!(
+        append(&host, handle, 100).expect("a small one fits").index,
+        written
+    );
+    drop(broker);
+    let (_broker, host) = start(&directory(), 0);
+    assert_eq!(count(&host, open(&host, "log")), written + 1);
+    println!("all of it was checked");
+}
+
+#[test]
+fn a_write_that_stops_half_way_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = std::env::current_exe().expect("this test has a path");
+    // Blocks of 512 bytes; the signal that comes with the limit is ignored, so that the write fails with EFBIG.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh"])
+        .arg(program)
+        .args([
+            "--exact",
+            "under_a_file_size_limit",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(DIRECTORY, dir.path())
+        .output()
+        .expect("sh starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("all of it was checked"), "{text}\n{errors}");
+}
