@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode};
 
 use clap::Args;
 
+use crate::{root, target};
+
 const PLUGIN: &str = "libkop_handler.so";
 const CONFIG: &str = "conf/standalone.conf";
 
@@ -50,13 +52,6 @@ fn start(asked: Standalone) -> Result<ExitCode, String> {
     Err(format!("cannot start the broker: {error}"))
 }
 
-/// The repository: cargo sets the directory of this package.
-fn root() -> Result<PathBuf, String> {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run this through cargo")?;
-    let root = Path::new(&package).parent().map(Path::to_owned);
-    root.ok_or_else(|| "this package has no parent directory".to_owned())
-}
-
 /// Builds both sides; returns where they lie.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -70,11 +65,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     if !status.success() {
         return Err("the build failed".to_owned());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || root.join("target"),
-        |directory| root.join(PathBuf::from(directory)),
-    );
-    Ok(target.join("release"))
+    Ok(target(root).join("release"))
 }
 
 /// Copies beside the target and renames over it: a running broker keeps the file that it has mapped.
