@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
 use super::metadata::{KeyValue, MessageMetadata, MetadataView};
-use super::{Batch, DecodeError};
+use super::{Batch, DecodeError, Pieces};
 
 /// Name of the property that marks the format.
 pub(super) const FORMAT_PROPERTY: &str = "entry.format";
@@ -39,12 +39,11 @@ pub(super) fn envelope(messages: u32, publish_time_ms: i64) -> Bytes {
 }
 
 /// Checks that the payload is one batch of magic 2, and makes its header contiguous.
-pub(super) fn decode(view: &MetadataView, payload: Vec<Bytes>) -> Result<Batch, DecodeError> {
-    let pieces = gather(payload, BATCH_HEADER);
-    let total: usize = pieces.iter().map(Bytes::len).sum();
-    let Some(header) = pieces.first().and_then(|piece| piece.get(..BATCH_HEADER)) else {
-        return Err(DecodeError::Batch("shorter than a header"));
-    };
+pub(super) fn decode(view: &MetadataView, mut payload: Pieces) -> Result<Batch, DecodeError> {
+    let total = payload.len();
+    let header = payload
+        .gather(BATCH_HEADER)
+        .ok_or(DecodeError::Batch("shorter than a header"))?;
     match header.get(MAGIC_AT) {
         Some(2) => {}
         Some(0 | 1) => return Err(DecodeError::NotBuilt("message sets of magic 0 and 1")),
@@ -60,28 +59,8 @@ pub(super) fn decode(view: &MetadataView, payload: Vec<Bytes>) -> Result<Batch, 
         return Err(DecodeError::Batch("its length is not the entry's"));
     }
     Ok(Batch {
-        pieces,
+        head: payload.head,
+        rest: payload.rest,
         publish_time_ms: view.publish_time_ms,
     })
-}
-
-/// The same bytes, with at least `head` of them in the first piece if there are so many. Copies only what it must.
-fn gather(mut pieces: Vec<Bytes>, head: usize) -> Vec<Bytes> {
-    pieces.retain(|piece| !piece.is_empty());
-    if pieces.first().is_none_or(|first| first.len() >= head) {
-        return pieces;
-    }
-    let mut joined = BytesMut::with_capacity(head);
-    let mut rest = Vec::with_capacity(pieces.len());
-    for mut piece in pieces {
-        let missing = head - joined.len();
-        joined.extend_from_slice(&piece.split_to(missing.min(piece.len())));
-        if !piece.is_empty() {
-            rest.push(piece);
-        }
-    }
-    let mut gathered = Vec::with_capacity(rest.len() + 1);
-    gathered.push(joined.freeze());
-    gathered.extend(rest);
-    gathered
 }

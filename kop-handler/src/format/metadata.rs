@@ -3,11 +3,11 @@
 //! Written with prost, read by a scanner that borrows and allocates nothing, since every entry of every fetch passes
 //! it. Field numbers are those of `PulsarApi.proto`. It must not know what a payload holds.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Buf;
 use prost::Message;
 
-use super::DecodeError;
 use super::kafka::{FORMAT_PROPERTY, FORMAT_VALUE};
+use super::{DecodeError, Pieces};
 
 /// The fields that are written.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -55,55 +55,21 @@ pub struct MetadataView {
 const CHECKSUM_MAGIC: [u8; 2] = [0x0e, 0x01];
 const CHECKSUM_LENGTH: usize = 6;
 
-/// Splits an entry into its metadata and its payload.
-pub fn split(mut segments: Vec<Bytes>) -> Result<(MetadataView, Vec<Bytes>), DecodeError> {
-    segments.retain(|segment| !segment.is_empty());
-    if has_checksum(&segments)? {
-        skip(&mut segments, CHECKSUM_LENGTH)?;
+/// Cuts the metadata off the front of an entry; what is left is its payload.
+pub(super) fn take(entry: &mut Pieces) -> Result<MetadataView, DecodeError> {
+    let cut_off = || DecodeError::Malformed("cut off");
+    if entry.gather(2).ok_or_else(cut_off)? == CHECKSUM_MAGIC {
+        entry.take(CHECKSUM_LENGTH).ok_or_else(cut_off)?;
     }
-    let size = take(&mut segments, 4)?;
+    let size = entry.take(4).ok_or_else(cut_off)?;
     let size = size
         .as_ref()
         .try_into()
         .map(u32::from_be_bytes)
-        .map_err(|_| DecodeError::Malformed("no size"))?;
-    let size =
-        usize::try_from(size).map_err(|_| DecodeError::Malformed("its size is too large"))?;
-    let metadata = take(&mut segments, size)?;
-    Ok((scan(&metadata)?, segments))
-}
-
-fn has_checksum(segments: &[Bytes]) -> Result<bool, DecodeError> {
-    let mut bytes = segments.iter().flat_map(|segment| segment.iter().copied());
-    match (bytes.next(), bytes.next()) {
-        (Some(a), Some(b)) => Ok([a, b] == CHECKSUM_MAGIC),
-        _ => Err(DecodeError::Malformed("too short")),
-    }
-}
-
-fn skip(segments: &mut Vec<Bytes>, length: usize) -> Result<(), DecodeError> {
-    take(segments, length).map(|_| ())
-}
-
-/// Cuts `length` bytes off the front; without a copy if they lie in one segment.
-fn take(segments: &mut Vec<Bytes>, length: usize) -> Result<Bytes, DecodeError> {
-    let available: usize = segments.iter().map(Bytes::len).sum();
-    if length > available {
-        return Err(DecodeError::Malformed("cut off"));
-    }
-    let head = match segments.first_mut() {
-        Some(first) if first.len() >= length => first.split_to(length),
-        _ => {
-            let mut joined = BytesMut::with_capacity(length);
-            for segment in segments.iter_mut() {
-                let part = (length - joined.len()).min(segment.len());
-                joined.extend_from_slice(&segment.split_to(part));
-            }
-            joined.freeze()
-        }
-    };
-    segments.retain(|segment| !segment.is_empty());
-    Ok(head)
+        .map_err(|_| cut_off())?;
+    let size = usize::try_from(size).map_err(|_| cut_off())?;
+    let metadata = entry.take(size).ok_or_else(cut_off)?;
+    scan(&metadata)
 }
 
 /// Walks the fields and keeps what [`MetadataView`] names.

@@ -10,9 +10,7 @@ pub mod metadata;
 use std::fmt;
 use std::str::FromStr;
 
-use bytes::Bytes;
-
-use self::metadata::MetadataView;
+use bytes::{Bytes, BytesMut};
 
 /// How new entries are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -85,9 +83,11 @@ pub enum DecodeError {
 /// A Kafka record batch inside an entry.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The batch as stored, in order; the first piece holds at least the 61 bytes of the header. Its base offset is
-    /// not the partition's: that follows from the entry's index.
-    pub pieces: Vec<Bytes>,
+    /// The batch as stored, or its beginning: at least the 61 bytes of its header. The base offset in it is not the
+    /// partition's: that follows from the entry's index.
+    pub head: Bytes,
+    /// The rest of it in order; usually nothing.
+    pub rest: Vec<Bytes>,
     /// When the entry was published, in ms since the epoch.
     pub publish_time_ms: i64,
 }
@@ -96,7 +96,7 @@ impl Batch {
     /// Length of the batch in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(Bytes::len).sum()
+        self.head.len() + self.rest.iter().map(Bytes::len).sum::<usize>()
     }
 
     /// Whether there is no batch.
@@ -107,25 +107,74 @@ impl Batch {
 
     /// The batch in one piece; copies only if it lies in several.
     #[must_use]
-    pub fn contiguous(&self) -> Bytes {
-        match self.pieces.as_slice() {
-            [one] => one.clone(),
-            many => many.concat().into(),
+    pub fn contiguous(self) -> Bytes {
+        if self.rest.is_empty() {
+            return self.head;
         }
+        let mut joined = BytesMut::with_capacity(self.len());
+        joined.extend_from_slice(&self.head);
+        for piece in &self.rest {
+            joined.extend_from_slice(piece);
+        }
+        joined.freeze()
     }
 }
 
-/// The record batch in an entry, given the entry's bytes (without broker entry metadata) in order.
-pub fn decode(segments: Vec<Bytes>) -> Result<Batch, DecodeError> {
-    let (view, payload) = metadata::split(segments)?;
-    decode_payload(&view, payload)
-}
-
-fn decode_payload(view: &MetadataView, payload: Vec<Bytes>) -> Result<Batch, DecodeError> {
+/// The record batch in an entry, given the entry's bytes (without broker entry metadata) in order. Shares them: only
+/// what is cut apart within the metadata or the batch's header is copied.
+pub fn decode(segments: impl IntoIterator<Item = Bytes>) -> Result<Batch, DecodeError> {
+    let mut segments = segments.into_iter().filter(|segment| !segment.is_empty());
+    let head = segments.next().unwrap_or_default();
+    let mut entry = Pieces {
+        head,
+        rest: segments.collect(),
+    };
+    let view = metadata::take(&mut entry)?;
     if view.is_kafka {
-        kafka::decode(view, payload)
+        kafka::decode(&view, entry)
     } else {
         Err(DecodeError::NotBuilt("pulsar"))
+    }
+}
+
+/// Bytes in pieces, cut from the front. `head` is empty only at the end.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    head: Bytes,
+    rest: Vec<Bytes>,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.head.len() + self.rest.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Makes the first `length` bytes contiguous; `None` if there are fewer.
+    fn gather(&mut self, length: usize) -> Option<&[u8]> {
+        if self.head.len() < length {
+            if self.len() < length {
+                return None;
+            }
+            let mut joined = BytesMut::with_capacity(length);
+            joined.extend_from_slice(&self.head);
+            for piece in &mut self.rest {
+                let missing = length - joined.len();
+                joined.extend_from_slice(&piece.split_to(missing.min(piece.len())));
+            }
+            self.rest.retain(|piece| !piece.is_empty());
+            self.head = joined.freeze();
+        }
+        self.head.get(..length)
+    }
+
+    /// Cuts `length` bytes off the front; `None` if there are fewer.
+    fn take(&mut self, length: usize) -> Option<Bytes> {
+        self.gather(length)?;
+        let taken = self.head.split_to(length);
+        if self.head.is_empty() && !self.rest.is_empty() {
+            self.head = self.rest.remove(0);
+        }
+        Some(taken)
     }
 }
 

@@ -65,17 +65,17 @@ fn an_envelope_is_byte_for_byte_kops() {
 #[test]
 fn a_kop_entry_decodes_to_the_batch_that_the_client_sent() {
     for stored in fixtures() {
-        let batch = decode(vec![stored.entry.clone()]).expect("an entry of KoP");
+        let batch = decode([stored.entry.clone()]).expect("an entry of KoP");
         let size = u32::from_be_bytes(stored.entry[..4].try_into().expect("four bytes")) as usize;
-        assert_eq!(batch.contiguous(), stored.entry[4 + size..]);
-        assert_eq!(batch.pieces.len(), 1);
+        assert_eq!(batch.clone().contiguous(), stored.entry[4 + size..]);
+        assert!(batch.rest.is_empty());
         assert_eq!(
-            batch.pieces[0].as_ptr(),
+            batch.head.as_ptr(),
             stored.entry[4 + size..].as_ptr(),
             "not copied"
         );
         assert_eq!(batch.publish_time_ms, stored.publish_time);
-        let count = i32::from_be_bytes(batch.pieces[0][57..61].try_into().expect("four bytes"));
+        let count = i32::from_be_bytes(batch.head[57..61].try_into().expect("four bytes"));
         assert_eq!(
             i64::from(count),
             stored.last_offset - stored.base_offset + 1
@@ -101,7 +101,7 @@ fn an_entry_in_any_two_or_three_pieces_decodes_alike_with_a_whole_header_first()
                 stored.entry.slice(second..),
             ];
             let batch = decode(pieces).expect("in pieces");
-            assert!(batch.pieces[0].len() >= kafka::BATCH_HEADER);
+            assert!(batch.head.len() >= kafka::BATCH_HEADER);
             assert_eq!(batch.contiguous(), whole);
         }
     }

@@ -13,7 +13,8 @@ use handler_api::ledger::{
     ReplacementEntry, Rollover, UpdateLedgerProperties,
 };
 
-use super::compact::{Fate, MAX_KEYS, Newest, Times, retain};
+use super::compact::{Fate, Newest, Times, retain};
+use super::limits::{MAX_COMPACTED_LEDGER, MAX_CONTENT, MAX_KEYS};
 use super::partition::Partition;
 use super::read::{decode, undecodable};
 use super::search::Scan;
@@ -23,11 +24,6 @@ use super::types::TopicSettings;
 use crate::error::Fault;
 use crate::wire::batch::BatchView;
 
-/// A ledger of a compacted topic is sealed at this size, whatever `segment.bytes` says: its new content must fit into
-/// memory.
-pub(super) const MAX_COMPACTED_LEDGER: u64 = 32 * 1024 * 1024;
-/// New content larger than this is not built; the ledger stays as it is.
-const MAX_CONTENT: usize = 128 * 1024 * 1024;
 /// The ledger that is written to is not sealed for cleaning below this size.
 const MIN_LEDGER: u64 = 1024 * 1024;
 

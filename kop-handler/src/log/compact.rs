@@ -14,9 +14,6 @@ use bytes::Bytes;
 
 use crate::wire::batch::{BatchBuilder, BatchError, BatchView, MAX_UNPACKED_BYTES, Record};
 
-/// Keys in one pass, 24 bytes each and the table's slack; what has more takes more passes.
-pub(super) const MAX_KEYS: usize = 500_000;
-
 /// The newest offset of each key in a range of the log.
 ///
 /// Keys are kept as 128 bits of two hashes under random keys: nobody can choose two keys that meet, and by chance they
@@ -158,6 +155,7 @@ fn stays(newest: &Newest, record: &Record<'_>, horizon: Option<i64>, now_ms: i64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::limits::MAX_KEYS;
     use crate::wire::batch::{Compression, NewRecord};
 
     const NOW: i64 = 1_000_000;

@@ -9,6 +9,7 @@ use handler_api::ledger::{DescribeLedgers, Ledger, OpenLedgers, Opened};
 use handler_api::topics::TopicNames;
 use handler_api::{ApiError, Handle};
 
+use super::limits::UNKNOWN_LOG_BYTES;
 use super::partition::Partition;
 use super::pending::Arrived;
 use super::read::decode;
@@ -18,9 +19,6 @@ use super::snapshot;
 use super::time_index::Range;
 use super::types::TopicSettings;
 use crate::error::Fault;
-
-/// Bytes at the end of a log without a snapshot that are read for producer state.
-const UNKNOWN_LOG_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Asks the host for the managed ledgers of partitions, in one call.
 pub(super) async fn open_ledgers(

@@ -7,6 +7,7 @@
 mod append;
 mod clean;
 mod compact;
+pub mod limits;
 mod load;
 mod partition;
 mod pending;

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use handler_api::Position;
 
-/// Places kept per partition; a reader that finds none lets the host search.
-const POSITIONS_KEPT: usize = 32;
+use super::limits::POSITIONS_KEPT;
 
 /// The last places that readers stopped at.
 #[derive(Debug, Default)]

@@ -12,10 +12,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::limits::BATCHES_KEPT;
 use crate::error::Fault;
-
-/// Batches kept per producer: Kafka's clients have at most five requests in flight.
-pub const BATCHES_KEPT: usize = 5;
 
 /// What identifies a batch of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use handler_api::{ApiError, Entry, ErrorCode, Position, ReadAnswer, ReadRequest};
 
+use super::limits::MAX_ENTRIES;
 use super::partition::Partition;
 use super::shared::Shared;
 use super::types::{Fetched, Isolation, Read};
@@ -13,8 +14,6 @@ use crate::error::Fault;
 use crate::format;
 use crate::wire::batch::BatchHeader;
 
-/// Most entries of one partition in one read.
-const MAX_ENTRIES: u32 = 16_384;
 /// A batch up to this size is copied whole, a larger one shared behind its copied head.
 const COPY_BELOW: usize = 1024;
 /// Fields of a batch's header that are written anew: base offset, length, leader epoch.
@@ -177,15 +176,10 @@ fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetch
 
 /// The batch of an entry, and its header with the offset that its first record has.
 pub(super) fn decode(entry: Entry) -> Result<(format::Batch, BatchHeader), format::DecodeError> {
-    let segments = entry
-        .segments
-        .into_iter()
-        .map(|segment| Bytes::from(segment.bytes))
-        .collect();
-    let batch = format::decode(segments)?;
-    let head = batch.pieces.first().map_or(&[][..], Bytes::as_ref);
-    let mut header =
-        BatchHeader::parse(head).map_err(|_| format::DecodeError::Batch("it has no header"))?;
+    let segments = entry.segments.into_iter();
+    let batch = format::decode(segments.map(|segment| Bytes::from(segment.bytes)))?;
+    let mut header = BatchHeader::parse(&batch.head)
+        .map_err(|_| format::DecodeError::Batch("it has no header"))?;
     if header.offset_span() < 1 {
         return Err(format::DecodeError::Batch("it takes up no offsets"));
     }
@@ -234,10 +228,7 @@ impl Gathered {
 
     fn push(&mut self, batch: format::Batch, base_offset: i64) {
         let size = batch.len();
-        let mut pieces = batch.pieces.into_iter();
-        let Some(mut first) = pieces.next() else {
-            return;
-        };
+        let mut first = batch.head;
         self.size += size;
         let head = first.split_to(HEAD.min(first.len()));
         self.arena.extend_from_slice(&base_offset.to_be_bytes());
@@ -245,7 +236,7 @@ impl Gathered {
             .extend_from_slice(head.get(8..12).unwrap_or_default());
         self.arena
             .extend_from_slice(&super::LEADER_EPOCH.to_be_bytes());
-        let rest = std::iter::once(first).chain(pieces);
+        let rest = std::iter::once(first).chain(batch.rest);
         if size <= COPY_BELOW {
             for piece in rest {
                 self.arena.extend_from_slice(&piece);

@@ -4,17 +4,13 @@
 
 use handler_api::{Entry, Position, ReadRequest};
 
+use super::limits::{CHUNK_BYTES, CHUNK_ENTRIES};
 use super::partition::Partition;
 use super::read::{decode, fault};
 use super::time_index::Range;
 use super::types::TimestampOffset;
 use crate::error::Fault;
 use crate::wire::batch::{BatchView, MAX_UNPACKED_BYTES};
-
-/// Bytes of entries that one chunk of a scan reads.
-const CHUNK_BYTES: u64 = 1024 * 1024;
-/// Entries that one chunk of a scan reads.
-const CHUNK_ENTRIES: u32 = 4096;
 
 /// See [`Partition::offset_for_time`].
 pub(super) async fn offset_for_time(

@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::producers::{BATCHES_KEPT, Producer, Producers, StoredBatch};
+use super::limits::{BATCHES_KEPT, POINTS_KEPT, PRODUCERS_SAVED};
+use super::producers::{Producer, Producers, StoredBatch};
 use super::text;
-use super::time_index::{LedgerTimes, POINTS_KEPT, Point, TimeIndex};
+use super::time_index::{LedgerTimes, Point, TimeIndex};
 
 /// Property: producers, and up to where the log is taken in.
 pub const PRODUCERS: &str = "kop.producers";
@@ -18,8 +19,6 @@ pub const LOG_START: &str = "kop.log-start";
 pub const TIMES_PREFIX: &str = "kop.times.";
 /// Property: offset up to which the cleaner has been.
 pub const CLEAN_END: &str = "kop.clean-end";
-/// Producers in a snapshot: those seen last. Hosts bound the size of properties.
-pub const PRODUCERS_SAVED: usize = 1_000;
 
 const VERSION: u8 = 1;
 

@@ -7,14 +7,8 @@
 
 use std::collections::BTreeMap;
 
-/// Points of the ledger that is written to.
-pub const POINTS_KEPT: usize = 256;
-/// Points of any other ledger: they are kept in memory and stored with it, and there may be hundreds.
-const POINTS_OF_SEALED: usize = 32;
-/// Ledgers with times; of older ones nothing is kept, and a search reads them.
-const LEDGERS_KEPT: usize = 600;
-/// Ledgers with points; of older ones only the largest timestamp is kept.
-const LEDGERS_WITH_POINTS: usize = 200;
+use super::limits::{LEDGERS_KEPT, LEDGERS_WITH_POINTS, POINTS_KEPT, POINTS_OF_SEALED};
+
 /// Bytes of batches between two points, at first.
 const FIRST_INTERVAL: u64 = 64 * 1024;
 

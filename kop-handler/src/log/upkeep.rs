@@ -18,6 +18,9 @@ use handler_api::ledger::{
 };
 use handler_api::{ApiError, ErrorCode, Handle};
 
+use super::limits::{
+    MAX_COMPACTED_LEDGER, MAX_PRODUCERS, SLICE, SNAPSHOT_AGE_MS, SNAPSHOT_BYTES, URGENT_BYTES,
+};
 use super::partition::{Partition, State};
 use super::shared::Shared;
 use super::time_index::TimeIndex;
@@ -27,16 +30,6 @@ use crate::error::Fault;
 
 /// How often partitions with something to save are looked at.
 const ROUND: Duration = Duration::from_secs(1);
-/// A snapshot is due when so many bytes would have to be read again…
-const SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
-/// …or when something is not in one for so long.
-const SNAPSHOT_AGE_MS: u64 = 60_000;
-/// With so many bytes it does not wait for the next round.
-const URGENT_BYTES: u64 = 256 * 1024 * 1024;
-/// Producers known per partition; the longest unseen go first.
-const MAX_PRODUCERS: usize = 10_000;
-/// Partitions that are checked before others get their turn.
-const SLICE: usize = 64;
 
 /// Called under the partition's lock after each append: wakes the upkeep if it should not wait for its round.
 pub(super) fn note_growth(shared: &Shared, partition: &Partition, state: &State) {
@@ -231,7 +224,7 @@ fn is_full(partition: &Partition) -> bool {
 /// Size at which a ledger is sealed.
 fn ledger_bytes(settings: &TopicSettings) -> u64 {
     if settings.compact {
-        settings.segment_bytes.min(clean::MAX_COMPACTED_LEDGER)
+        settings.segment_bytes.min(MAX_COMPACTED_LEDGER)
     } else {
         settings.segment_bytes
     }

@@ -17,11 +17,9 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
+use super::limits::MAX_WAITERS;
 use super::partition::Partition;
 use super::shared::Shared;
-
-/// Waiters over all partitions; beyond it, nobody waits but is told so.
-const MAX_WAITERS: usize = 200_000;
 
 /// Why a [`Waiter`] completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
