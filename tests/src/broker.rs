@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::process::{Service, run};
 use crate::reference;
@@ -28,9 +28,20 @@ pub fn is_reference() -> bool {
     std::env::var(REFERENCE).is_ok_and(|value| value == "kafka")
 }
 
+/// Which broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Ours.
+    Kop,
+    /// Apache Kafka.
+    Kafka,
+}
+
 /// How a broker is to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// Which broker; what `KOP_TEST_REFERENCE` says if not given.
+    pub flavour: Option<Flavour>,
     /// Keys of `standalone.conf`, after the ones that the test harness sets.
     pub set: Vec<(String, String)>,
     /// Where the data lives; a temporary directory of its own if not given.
@@ -57,6 +68,7 @@ pub struct Broker {
     home: tempfile::TempDir,
     port: u16,
     web_port: u16,
+    started_in: Duration,
 }
 
 impl Broker {
@@ -90,6 +102,7 @@ impl Broker {
             home,
             port: free_port(),
             web_port: free_port(),
+            started_in: Duration::ZERO,
         };
         broker.launch()?;
         Ok(broker)
@@ -121,6 +134,18 @@ impl Broker {
     /// The process id, while it runs.
     pub fn pid(&self) -> u32 {
         self.service.as_ref().map_or(0, Service::pid)
+    }
+
+    /// How long the last start took, from the process' creation to its readiness.
+    pub fn started_in(&self) -> Duration {
+        self.started_in
+    }
+
+    fn is_kafka(&self) -> bool {
+        match self.options.flavour {
+            Some(flavour) => flavour == Flavour::Kafka,
+            None => is_reference(),
+        }
     }
 
     /// Everything that it printed since it was first started.
@@ -170,16 +195,18 @@ impl Broker {
     fn launch(&mut self) -> Result<(), String> {
         let log = self.home.path().join("broker.log");
         let earlier = std::fs::metadata(&log).map_or(0, |found| found.len()) as usize;
-        let command = if is_reference() {
+        let command = if self.is_kafka() {
             reference::command(self.home.path(), &self.data(), self.port, self.web_port)?
         } else {
             self.command()?
         };
+        let is_kafka = self.is_kafka();
+        let start = Instant::now();
         let mut service = Service::start("the broker", command, &log)?;
         let address = self.address();
         let listening = |output: &str| {
             let fresh = output.get(earlier..).unwrap_or_default();
-            let ready = if is_reference() {
+            let ready = if is_kafka {
                 fresh.contains("Kafka Server started")
             } else {
                 fresh.lines().any(|line| {
@@ -191,6 +218,7 @@ impl Broker {
         service.wait_for(READY, listening)?;
         TcpStream::connect_timeout(&address, READY)
             .map_err(|error| format!("said to be ready, but {address}: {error}"))?;
+        self.started_in = start.elapsed();
         self.service = Some(service);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long one look at a child's state or output waits before the next.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(2);
 /// How much of a log is shown when a test fails, in bytes.
 const SHOWN_TAIL: usize = 16 * 1024;
 
