@@ -53,7 +53,7 @@ macro_rules! settings {
             /// [`ErrorCode::InvalidConfiguration`] that names the key, its value and the remedy.
             pub fn parse(pairs: &HashMap<String, String>) -> Result<Self, ApiError> {
                 Ok(Self {
-                    $($field: read($key, pairs.get($key).map_or($default, String::as_str), $parse)?,)+
+                    $($field: read($key, given(pairs, $key).unwrap_or($default), $parse)?,)+
                     listeners: listeners::parse(pairs)?,
                     warnings: unbuilt::check(pairs)?,
                 })
@@ -130,6 +130,14 @@ settings! {
 /// Longest time that a setting may name: a year, in ms.
 const MAX_MS: u64 = 366 * 24 * 3_600 * 1_000;
 const MAX_MS_I64: i64 = 366 * 24 * 3_600 * 1_000;
+
+/// The value of a key; one that is blank is not set, as in Pulsar's files.
+pub(crate) fn given<'a>(pairs: &'a HashMap<String, String>, key: &str) -> Option<&'a str> {
+    pairs
+        .get(key)
+        .map(|value| value.trim())
+        .filter(|value| !value.is_empty())
+}
 
 /// Reads one value; the parser's error says what is expected.
 fn read<T>(

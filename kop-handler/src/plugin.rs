@@ -5,7 +5,7 @@
 //! not know what a request means.
 
 mod events;
-mod rooms;
+pub(crate) mod rooms;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,11 @@
 //! Produce, Fetch, ListOffsets and their kin over the wire, on the simulated host.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,11 @@
 //! Connections: order, bounds, hostile bytes, closing. Raw protocol on the simulated host.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
 mod support;
 
 use std::collections::HashMap;

@@ -68,27 +68,8 @@ impl Server {
     }
 }
 
-/// Who a client is. Until SASL exists everybody is [`Principal::anonymous`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Principal {
-    /// Name, as in Kafka's `User:<name>`.
-    pub(crate) name: Arc<str>,
-    /// The host's number of the authenticated session, 0 for none (`handler_api::auth::Identity::session`).
-    pub(crate) session: u64,
-}
-
-impl Principal {
-    /// A client that did not authenticate.
-    pub(crate) fn anonymous() -> Self {
-        Self {
-            name: "ANONYMOUS".into(),
-            session: 0,
-        }
-    }
-}
-
 /// What a client calls itself in ApiVersions (KIP-511).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientSoftware {
     /// E.g. `apache-kafka-java`.
     pub(crate) name: String,
@@ -97,29 +78,15 @@ pub(crate) struct ClientSoftware {
 }
 
 /// What the requests of one connection share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// Number of the connection, unique in the plugin's life.
-    pub(crate) id: u64,
     /// Set by ApiVersions.
-    pub(crate) software: Mutex<Option<Arc<ClientSoftware>>>,
+    pub(crate) software: Mutex<Option<ClientSoftware>>,
     /// Appends of one connection are made in the order of their requests: a Produce holds this from its first poll
     /// until its appends are handed over. The lock is fair, and first polls come in the order of arrival.
     pub(crate) produce_turn: Arc<tokio::sync::Mutex<()>>,
     /// The same for commits, so that the last one of a client is the one that stays.
     pub(crate) commit_turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Connection {
-    /// A fresh connection.
-    pub(crate) fn new(id: u64) -> Self {
-        Self {
-            id,
-            software: Mutex::new(None),
-            produce_turn: Arc::default(),
-            commit_turn: Arc::default(),
-        }
-    }
 }
 
 /// One request beside its body.
@@ -133,17 +100,8 @@ pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
     /// Name of the listener that the client came in by.
     pub(crate) listener: Arc<str>,
-    /// Who the client is.
-    pub(crate) principal: Arc<Principal>,
     /// What the requests of its connection share.
     pub(crate) connection: Arc<Connection>,
-}
-
-impl Call {
-    /// What the client called itself in ApiVersions, if it did.
-    pub(crate) fn client_software(&self) -> Option<Arc<ClientSoftware>> {
-        self.connection.software.lock().clone()
-    }
 }
 
 /// What a request comes to.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use handler_api::{ApiError, ErrorCode};
 
-use super::invalid;
+use super::{given, invalid};
 
 const LISTENERS: &str = "kafkaListeners";
 const DEPRECATED_LISTENERS: &str = "listeners";
@@ -124,12 +124,7 @@ fn parse_uris(key: &str, value: &str) -> Result<Vec<(Arc<str>, Endpoint)>, ApiEr
 
 /// Reads the listeners.
 pub(super) fn parse(pairs: &HashMap<String, String>) -> Result<Vec<Listener>, ApiError> {
-    let given = |key: &'static str| {
-        pairs
-            .get(key)
-            .map(|value| value.trim())
-            .filter(|value| !value.is_empty())
-    };
+    let given = |key| given(pairs, key);
     let (key, value) = given(LISTENERS)
         .map(|value| (LISTENERS, value))
         .or_else(|| given(DEPRECATED_LISTENERS).map(|value| (DEPRECATED_LISTENERS, value)))

@@ -33,6 +33,23 @@ fn defaults_hold_when_only_listeners_are_given() {
 }
 
 #[test]
+fn a_blank_value_is_not_set() {
+    let config = config(&[
+        ("maxMessagePublishBufferSizeInMB", ""),
+        ("kafkaTenant", " "),
+        ("kopMigrationEnable", ""),
+    ]);
+    assert_eq!(
+        (
+            config.max_message_publish_buffer_mb,
+            config.kafka_tenant.as_str()
+        ),
+        (128, "public")
+    );
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
+#[test]
 fn a_malformed_value_names_key_value_and_remedy() {
     for (key, value, remedy) in [
         ("maxQueuedRequests", "many", "whole number from 1"),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use handler_api::ApiError;
 
-use super::{Config, invalid};
+use super::{Config, given, invalid};
 
 /// What is done about a key that is set.
 enum Verdict {
@@ -105,7 +105,7 @@ const LISTENER_KEYS: &[&str] = &[
 pub(super) fn check(pairs: &HashMap<String, String>) -> Result<Vec<String>, ApiError> {
     let mut warnings = Vec::new();
     for (key, verdict) in KEYS {
-        let Some(value) = pairs.get(*key).map(|value| value.trim()) else {
+        let Some(value) = given(pairs, key) else {
             continue;
         };
         match verdict {
@@ -136,7 +136,7 @@ pub(super) fn check(pairs: &HashMap<String, String>) -> Result<Vec<String>, ApiE
 fn asks(key: &str, value: &str) -> bool {
     match key {
         "entryFormat" => !value.eq_ignore_ascii_case("kafka"),
-        _ => !value.is_empty() && !value.eq_ignore_ascii_case("false"),
+        _ => !value.eq_ignore_ascii_case("false"),
     }
 }
 

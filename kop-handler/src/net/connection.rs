@@ -24,11 +24,12 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use tracing::Instrument;
 
 use super::Shared;
 use super::output::Output;
 use super::pipeline::{Dispatch, Pipeline};
-use crate::api::{self, Call, Connection, Line, Principal, Reply};
+use crate::api::{self, Call, Connection, Line, Reply};
 use crate::wire::WireError;
 use crate::wire::framer::{FrameError, FrameLimits, Framer};
 use crate::wire::request::RequestHead;
@@ -84,7 +85,6 @@ struct State {
     shared: Arc<Shared>,
     origin: Origin,
     connection: Arc<Connection>,
-    principal: Arc<Principal>,
     client_id: Arc<str>,
     framer: Framer,
     /// A whole frame that waits for memory.
@@ -107,22 +107,26 @@ struct State {
 pub(super) async fn run(shared: Arc<Shared>, origin: Origin, stream: TcpStream) {
     let metrics = &shared.server.metrics;
     metrics.alive_channels.add(1);
-    tracing::debug!(peer = %origin.peer, listener = %origin.listener, "connection opened");
+    let span = tracing::debug_span!("connection", id = origin.id, peer = %origin.peer, listener = %origin.listener);
     let mut state = State::new(Arc::clone(&shared), origin);
-    let end = state.serve(stream).await;
+    let end = state.serve(stream).instrument(span.clone()).await;
     if state.active {
         metrics.active_channels.add(-1);
     }
     metrics.alive_channels.add(-1);
-    tracing::debug!(peer = %state.origin.peer, client = %state.client_id, reason = %end, "connection closed");
+    let software = state.connection.software.lock().clone().unwrap_or_default();
+    let _entered = span.entered();
+    tracing::debug!(
+        client = %state.client_id, software = software.name, version = software.version, reason = %end,
+        "connection closed"
+    );
 }
 
 impl State {
     fn new(shared: Arc<Shared>, origin: Origin) -> Self {
         let now = Instant::now();
         Self {
-            connection: Arc::new(Connection::new(origin.id)),
-            principal: Arc::new(Principal::anonymous()),
+            connection: Arc::default(),
             client_id: "".into(),
             framer: Framer::new(FrameLimits {
                 produce: shared.server.limits.max_produce_frame,
@@ -303,11 +307,17 @@ impl State {
             client_id: Arc::clone(&self.client_id),
             peer: self.origin.peer,
             listener: Arc::clone(&self.origin.listener),
-            principal: Arc::clone(&self.principal),
             connection: Arc::clone(&self.connection),
         };
         let server = Arc::clone(&self.shared.server);
-        let work = (line.start)(server, call, head.correlation_id, head.body.clone());
+        let span = tracing::debug_span!(
+            "request",
+            api = line.name,
+            version = head.version,
+            correlation_id = head.correlation_id
+        );
+        let work =
+            (line.start)(server, call, head.correlation_id, head.body.clone()).instrument(span);
         self.pipeline.start(
             Dispatch {
                 line,

@@ -18,6 +18,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
+use tracing::instrument::Instrumented;
 
 use crate::api::{Line, Reply, Server, Work, refuse};
 use crate::error::Fault;
@@ -54,7 +55,7 @@ pub(super) struct Dispatch {
     pub(super) correlation_id: i32,
     /// The body, for a refusal in the API's own layout.
     pub(super) body: Bytes,
-    pub(super) work: Work,
+    pub(super) work: Instrumented<Work>,
     pub(super) permit: OwnedSemaphorePermit,
 }
 
@@ -297,3 +298,7 @@ fn fail(server: &Server, ticket: &Ticket, fault: &Fault, what: &str) -> Outcome 
         fault,
     )
 }
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::topics::Topics;
 
 /// Everything that requests work on.
-pub(super) async fn build(
+pub(crate) async fn build(
     config: Config,
     clock: Arc<dyn Clock>,
     host: Host,
@@ -110,7 +110,7 @@ fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
 }
 
 /// The metrics' text, with what the rooms count themselves.
-pub(super) fn metrics(server: &Server) -> String {
+pub(crate) fn metrics(server: &Server) -> String {
     let metrics = &server.metrics;
     let census = server.groups.census();
     metrics.groups.set(census.held.groups);

@@ -33,10 +33,10 @@ pub(crate) async fn handle(
         if !is_software_name(name) || !is_software_name(version) {
             return refusal(&Fault::InvalidRequest(String::new()));
         }
-        *call.connection.software.lock() = Some(Arc::new(ClientSoftware {
+        *call.connection.software.lock() = Some(ClientSoftware {
             name: name.to_owned(),
             version: version.to_owned(),
-        }));
+        });
     }
     ApiVersionsResponse::default().with_api_keys(
         TABLE
