@@ -1,7 +1,6 @@
 //! Connections: order, bounds, hostile bytes, closing. Raw protocol on the simulated host.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test that panics has failed, which is what it is for"
 )]
@@ -356,7 +355,7 @@ async fn requests_in_flight_are_bounded_in_bytes_over_all_connections() {
     let request = produce(batch(1, &[&value]));
     let mut clients = Vec::new();
     for _ in 0..8 {
-        let mut client = plugin.connect().await;
+        let client = plugin.connect().await;
         let bytes = frame(9, 1, &request);
         let (reader, mut writer) = client.stream.into_split();
         let writing = tokio::spawn(async move {

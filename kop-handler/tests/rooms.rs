@@ -185,7 +185,9 @@ fn imports(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for rest in text.split("crate::").skip(1) {
         match rest.strip_prefix('{') {
-            None => drop(found.insert(word(rest))),
+            None => {
+                found.insert(word(rest));
+            }
             Some(group) => {
                 let mut depth = 0_u32;
                 let mut item = String::new();
@@ -195,7 +197,7 @@ fn imports(text: &str) -> BTreeSet<String> {
                         '}' if depth == 0 => break,
                         '}' => depth -= 1,
                         ',' if depth == 0 => {
-                            drop(found.insert(word(std::mem::take(&mut item).trim())))
+                            found.insert(word(std::mem::take(&mut item).trim()));
                         }
                         c if depth == 0 => item.push(c),
                         _ => {}

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
+use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
 use super::*;
 use crate::api::TABLE;

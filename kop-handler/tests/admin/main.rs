@@ -1,11 +1,6 @@
 //! Metadata, topics, configurations and the cluster over the wire, on the simulated host.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    unreachable_pub,
-    reason = "a test fails by panicking, and its program exports nothing"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,14 @@
 //! The plugin in this process, on the simulated host, and a client that speaks raw Kafka to it.
-#![allow(dead_code, reason = "each test program uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program has its own copy of this module and uses a part of it"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that panics has failed"
+)]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
