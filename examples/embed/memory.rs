@@ -377,7 +377,6 @@ impl Services {
         macro_rules! operation {
             ($operation:ty, $answer:expr) => {
                 if let Some(asked) = request::<$operation>(op, version, bytes) {
-                    #[expect(clippy::redundant_closure_call, reason = "gives the request its name")]
                     let answer: Result<
                         <$operation as handler_api::Operation>::Answer,
                         ApiError,
