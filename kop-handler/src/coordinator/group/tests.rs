@@ -4,4 +4,5 @@ mod leaving;
 mod offsets;
 mod rebalance;
 mod statics;
+mod timeouts;
 mod undo;

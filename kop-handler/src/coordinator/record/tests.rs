@@ -225,3 +225,61 @@ fn bytes_cut_anywhere_are_refused_not_guessed() {
         Err(RecordError::UnknownVersion(5))
     );
 }
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(digits).collect()
+}
+
+#[test]
+fn what_kafka_wrote_is_read_and_written_again_byte_for_byte() {
+    let golden = include_str!("../testdata/kafka-4.3.1.txt");
+    let mut records = Vec::new();
+    for line in golden.lines().filter(|line| !line.starts_with('#')) {
+        let (key, value) = line.split_once(' ').unwrap();
+        let (key, value) = (unhex(key), (value != "-").then(|| unhex(value)));
+        let record = decode(&key, value.as_deref()).unwrap().unwrap();
+        let written = encode(&record);
+        assert_eq!(written.key[..], key[..]);
+        assert_eq!(written.value.as_deref(), value.as_deref());
+        records.push(record);
+    }
+    assert_eq!(records.len(), 12);
+    let Record::Group {
+        value: Some(stable),
+        ..
+    } = &records[1]
+    else {
+        panic!("{:?}", records[1]);
+    };
+    assert_eq!(
+        (stable.generation, stable.protocol.as_deref()),
+        (1, Some("range"))
+    );
+    let member = &stable.members[0];
+    assert_eq!(member.instance_id.as_deref(), Some("instance-1"));
+    assert_eq!(
+        (member.session_timeout_ms, member.rebalance_timeout_ms),
+        (45_000, 300_000)
+    );
+    assert_eq!(member.client_host, "/127.0.0.1");
+    let Record::Offset {
+        topic,
+        partition,
+        value: Some(offset),
+        ..
+    } = &records[3]
+    else {
+        panic!("{:?}", records[3]);
+    };
+    assert_eq!(
+        (
+            topic.as_str(),
+            *partition,
+            offset.offset,
+            offset.leader_epoch
+        ),
+        ("clicks", 0, 3, 0)
+    );
+    assert!(!offset.topic_id.is_nil());
+}
