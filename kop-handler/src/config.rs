@@ -14,6 +14,8 @@ use std::str::FromStr;
 
 use handler_api::{ApiError, ErrorCode};
 
+use crate::format::EntryFormat;
+
 pub use limits::Limits;
 pub use listeners::{Endpoint, Listener, Protocol};
 
@@ -123,6 +125,12 @@ settings! {
     offsets_retention_check_interval_ms: u64 = "offsetsRetentionCheckIntervalMs", "600000", whole(1, MAX_MS);
     #[doc = "Time in ms within which a write to the offsets topic must be durable."]
     offset_commit_timeout_ms: u64 = "offsetCommitTimeoutMs", "5000", whole(1, MAX_MS);
+    #[doc = "How entries are written; only `kafka` is built yet (KoP: pulsar)."]
+    entry_format: EntryFormat = "entryFormat", "kafka", entry_format;
+    #[doc = "Time in ms between two looks at retention and compaction of all partitions (Kafka: log.retention.check.interval.ms)."]
+    log_retention_check_interval_ms: u64 = "kopLogRetentionCheckIntervalMs", "300000", whole(100, MAX_MS);
+    #[doc = "Time in ms after which an idempotent producer that is silent is forgotten (Kafka: producer.id.expiration.ms)."]
+    producer_id_expiration_ms: i64 = "kopProducerIdExpirationMs", "86400000", whole(1, MAX_MS_I64);
     #[doc = "This broker's id in the producer id blocks."]
     kafka_broker_id: i32 = "kafkaBrokerId", "1", whole(0, i32::MAX);
 }
@@ -176,6 +184,11 @@ fn flag(text: &str) -> Result<bool, String> {
         "false" => Ok(false),
         _ => Err("give true or false".to_owned()),
     }
+}
+
+/// The name of an entry format.
+fn entry_format(text: &str) -> Result<EntryFormat, String> {
+    EntryFormat::parse(text).map_err(|error| error.to_string())
 }
 
 /// Any text.

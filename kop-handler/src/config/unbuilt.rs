@@ -33,7 +33,6 @@ const KEYS: &[(&str, Verdict)] = &[
     ("saslAllowedMechanisms", Refuse("SASL is not built yet, and the listeners would be open to everyone: remove the key and protect the port by the network")),
     ("authenticationEnabled", Refuse("authentication of Kafka clients is not built yet, and the listeners would be open to everyone: set it to false and protect the port by the network")),
     ("authorizationEnabled", Refuse("authorization of Kafka clients is not built yet, and the listeners would be open to everyone: set it to false and protect the port by the network")),
-    ("entryFormat", Refuse("only entryFormat=kafka is built yet: pulsar and mixed_kafka would store other bytes than this release writes")),
 
     ("kafkaTransactionCoordinatorEnabled", Warn("transactions are not built yet: transactional producers are refused, everything else works (idempotent producers and read_committed consumers among it)")),
     ("kopSchemaRegistryEnable", Warn("the schema registry is not built yet: no port is opened for it")),
@@ -109,8 +108,8 @@ pub(super) fn check(pairs: &HashMap<String, String>) -> Result<Vec<String>, ApiE
             continue;
         };
         match verdict {
-            Refuse(why) if asks(key, value) => return Err(invalid(key, value, why)),
-            Warn(why) if asks(key, value) => {
+            Refuse(why) if asks(value) => return Err(invalid(key, value, why)),
+            Warn(why) if asks(value) => {
                 warnings.push(format!("{key}={}: {why}", shown(key, value)))
             }
             NoCounterpart { default, why } if !value.eq_ignore_ascii_case(default) => {
@@ -133,11 +132,8 @@ pub(super) fn check(pairs: &HashMap<String, String>) -> Result<Vec<String>, ApiE
 }
 
 /// Whether a value asks for the feature behind its key.
-fn asks(key: &str, value: &str) -> bool {
-    match key {
-        "entryFormat" => !value.eq_ignore_ascii_case("kafka"),
-        _ => !value.eq_ignore_ascii_case("false"),
-    }
+fn asks(value: &str) -> bool {
+    !value.eq_ignore_ascii_case("false")
 }
 
 /// The value as it may be logged.

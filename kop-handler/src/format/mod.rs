@@ -24,10 +24,10 @@ pub enum EntryFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryFormatError {
     /// KoP knows it, this build does not write it.
-    #[error("entryFormat={0} is not built into this version: set entryFormat=kafka")]
+    #[error("the entry format {0} is not built yet: use kafka")]
     NotBuilt(&'static str),
     /// Nobody knows it.
-    #[error("entryFormat={0:?} is not an entry format: set entryFormat=kafka")]
+    #[error("{0:?} is not an entry format: use kafka")]
     Unknown(String),
 }
 

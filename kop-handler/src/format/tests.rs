@@ -150,7 +150,7 @@ fn a_format_is_chosen_by_name_and_an_unbuilt_one_is_refused_with_the_remedy() {
     for name in ["mixed_kafka", "pulsar", "PULSAR"] {
         let error = EntryFormat::parse(name).expect_err(name).to_string();
         assert!(
-            error.contains("not built") && error.contains("entryFormat=kafka"),
+            error.contains("not built yet") && error.contains("use kafka"),
             "{error}"
         );
     }

@@ -15,7 +15,6 @@ use crate::coordinator::Groups;
 use crate::coordinator::engine::{Engine, EngineLimits, LogStore};
 use crate::coordinator::group::message::GroupSettings;
 use crate::coordinator::ids::ProducerIds;
-use crate::format::EntryFormat;
 use crate::log::{Directory, LogOptions, Logs};
 use crate::metrics::Metrics;
 use crate::topics::Topics;
@@ -42,9 +41,10 @@ pub(crate) async fn build(
         Arc::clone(&clock),
         Arc::clone(&topics) as Arc<dyn Directory>,
         LogOptions {
-            entry_format: EntryFormat::Kafka,
+            entry_format: config.entry_format,
             max_entry_bytes: config.max_message_size,
-            ..LogOptions::default()
+            producer_id_expiration_ms: config.producer_id_expiration_ms,
+            check_interval_ms: config.log_retention_check_interval_ms,
         },
         runtime.clone(),
     );
