@@ -8,7 +8,7 @@ use std::time::Duration;
 use handler_api::ledger::{Opened, OpenedList, StorageReport};
 use handler_api::topics::TopicNames;
 use handler_api::{ApiError, ErrorCode, Reply};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::catalog::{MANAGED, ManagedRow, decode_row};
 use super::maintain::record_dead;
@@ -18,7 +18,17 @@ use super::services::{Core, now_ms};
 use super::topics::Resolved;
 
 /// Locks that keep two threads from opening the same name.
-static OPENING: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
+#[derive(Default)]
+pub(crate) struct Opening([Mutex<()>; 16]);
+
+impl Opening {
+    fn lock(&self, name: &str) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let stripe = usize::try_from(hasher.finish() % self.0.len() as u64).unwrap_or(0);
+        self.0.get(stripe).map(Mutex::lock)
+    }
+}
 
 /// See [`handler_api::ledger::OpenLedgers`]. Ready at once if all are open already.
 pub(crate) fn open(core: &Arc<Core>, request: TopicNames) -> Reply<OpenedList> {
@@ -51,10 +61,7 @@ pub(crate) fn open(core: &Arc<Core>, request: TopicNames) -> Reply<OpenedList> {
 
 /// Opens a managed ledger, or answers the opening that there is. Waits for the disk.
 pub(crate) fn open_one(core: &Arc<Core>, name: &str) -> Result<Arc<Partition>, ApiError> {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let stripe = usize::try_from(hasher.finish() % OPENING.len() as u64).unwrap_or(0);
-    let _guard = OPENING.get(stripe).map(Mutex::lock);
+    let _guard = core.opening.lock(name);
     if let Some(partition) = core.handles.named(name) {
         return Ok(partition);
     }

@@ -23,6 +23,7 @@ use super::handles::{Attachment, Attachments, Handles};
 use super::layout::{self, Layout, Lock};
 use super::limits::{ENTRY_HEADROOM_BYTES, LEDGER_ID_BLOCK};
 use super::maintain::{Maintenance, checkpoint, record_dead};
+use super::opening::Opening;
 use super::partition::{Fired, Partition};
 use super::read::Buffers;
 use super::record::RECORD_HEADER_BYTES;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(crate) topics: Topics,
     pub(crate) handles: Handles,
     pub(crate) attachments: Attachments,
+    pub(crate) opening: Opening,
     pub(crate) disk: DiskThreads,
     pub(crate) sync: Syncer,
     pub(crate) maintenance: Maintenance,
@@ -151,6 +153,7 @@ impl Core {
             handles: Handles::new(started.starts.cast_unsigned()),
             disk: DiskThreads::start()?,
             attachments: Attachments::default(),
+            opening: Opening::default(),
             sync: Syncer::default(),
             maintenance: Maintenance::default(),
             buffers: Arc::default(),

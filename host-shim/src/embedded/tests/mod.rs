@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod faults;
+mod fixture;
 mod model;
 
 use std::future::Future;
