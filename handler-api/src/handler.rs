@@ -27,7 +27,7 @@ pub trait ProtocolHandler: Send + Sync + 'static {
     }
 
     /// Takes the broker's whole configuration: every key of its files, known to the host or not. Services do not
-    /// exist yet. A wrong value is [`crate::ErrorCode::InvalidConfiguration`], naming the key and the remedy, and
+    /// exist yet; sockets may be bound already. A wrong value is [`crate::ErrorCode::InvalidConfiguration`], naming the key and the remedy, and
     /// stops the broker's start.
     fn initialize(&self, configuration: HashMap<String, String>) -> Result<(), ApiError>;
 
@@ -58,7 +58,8 @@ pub trait ProtocolHandler: Send + Sync + 'static {
     }
 
     /// Stops serving: refuses new connections, lets requests in flight end, releases everything. The host calls it
-    /// before it gives up its topics, and bounds it by `brokerShutdownTimeoutMs`.
+    /// before it gives up its topics, and bounds it by `brokerShutdownTimeoutMs`. Called once, also after a `start`
+    /// that failed.
     fn close(&self) -> Reply<()>;
 }
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use handler_api::{ApiError, Handler, HostServices};
 
-use crate::config::HostConfig;
+use crate::config::{HostConfig, Origin};
 use crate::embedded::EmbeddedBroker;
 use crate::events::EventSink;
 use crate::loader::{self, LoadError, Plugin};
@@ -142,7 +142,7 @@ impl Builder {
             let initialized = plugin.handler.initialize(&pairs);
             initialized.map_err(|error| HostError::Initialize {
                 protocol: plugin.protocol.clone(),
-                error,
+                error: located(&config, error),
             })?;
             tracing::info!(
                 "plugin {} from {} (ABI {})",
@@ -152,6 +152,18 @@ impl Builder {
             );
         }
         Ok(BrokerHost { config, plugins })
+    }
+}
+
+/// Says where the setting came from that an error begins with.
+fn located(config: &HostConfig, error: ApiError) -> ApiError {
+    let key = error.message.split(['=', ':']).next().unwrap_or_default();
+    match config.origin(key) {
+        Origin::Default => error,
+        origin => ApiError {
+            message: format!("{} ({origin})", error.message).into(),
+            ..error
+        },
     }
 }
 

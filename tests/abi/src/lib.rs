@@ -5,7 +5,7 @@
 mod ping;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -80,6 +80,7 @@ struct Inner {
     ends: Mutex<Vec<i64>>,
     events: Mutex<Vec<u32>>,
     panics: AtomicU64,
+    never_closes: AtomicBool,
 }
 
 handler_api::export_handler!(Probe::default());
@@ -98,6 +99,9 @@ impl ProtocolHandler for Probe {
     }
 
     fn initialize(&self, configuration: HashMap<String, String>) -> Result<(), ApiError> {
+        let close = configuration.get("probeClose");
+        let never = close.is_some_and(|value| value == "never");
+        self.inner.never_closes.store(never, Ordering::Relaxed);
         match configuration.get("probeInitialize").map(String::as_str) {
             Some("panic") => panic!("initialize panics as asked"),
             Some(value) => Err(ApiError::new(
@@ -160,6 +164,9 @@ impl ProtocolHandler for Probe {
     }
 
     fn close(&self) -> Reply<()> {
+        if self.inner.never_closes.load(Ordering::Relaxed) {
+            return Reply::pending(std::future::pending());
+        }
         Reply::ok(())
     }
 }

@@ -33,11 +33,24 @@ struct Versions {
     broken: Built,
 }
 
-static VERSIONS: LazyLock<Versions> = LazyLock::new(|| Versions {
-    today: build("today", &Change::None),
-    minor: build("minor", &Change::NextMinor),
-    major: build("major", &Change::NextMajor),
-    broken: build("broken", &Change::Broken),
+static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
+    let changes = [
+        ("today", Change::None),
+        ("minor", Change::NextMinor),
+        ("major", Change::NextMajor),
+        ("broken", Change::Broken),
+    ];
+    // All at once, so that they are of the same sources even if somebody edits these meanwhile.
+    for (name, change) in &changes {
+        prepare(name, change);
+    }
+    let [today, minor, major, broken] = changes.map(|(name, _)| build(name));
+    Versions {
+        today,
+        minor,
+        major,
+        broken,
+    }
 });
 
 fn root() -> PathBuf {
@@ -93,31 +106,40 @@ fn edit(file: &Path, from: &str, to: &str) {
     write(file, &text.replacen(from, to, 1));
 }
 
-/// Copies, changes and builds.
-fn build(name: &str, change: &Change) -> Built {
+/// Copies and changes.
+fn prepare(name: &str, change: &Change) {
     let (root, target) = (root(), target());
     let base = target.join("abi");
     // Put together aside first: a file that ends up the same must keep its time.
     let fresh = base.join(format!("{name}.fresh"));
     let _ = fs::remove_dir_all(&fresh);
+    // Cargo tells crates apart by their path within the workspace: it has to carry the copy's name.
+    let crates = fresh.join(name);
     for part in ["handler-api", "host-shim/src", "tests/abi/src", "conf"] {
-        copy(&root.join(part), &fresh.join(part));
+        copy(&root.join(part), &crates.join(part));
     }
-    for part in ["host-shim/Cargo.toml", "tests/abi/Cargo.toml", "Cargo.lock"] {
-        copy_file(&root.join(part), &fresh.join(part));
+    for part in ["host-shim/Cargo.toml", "tests/abi/Cargo.toml"] {
+        copy_file(&root.join(part), &crates.join(part));
     }
+    copy_file(&root.join("Cargo.lock"), &fresh.join("Cargo.lock"));
     let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let kept = workspace.split_once("[workspace.package]").unwrap().1;
-    let kept = kept.replace("kop-handler = { path = \"kop-handler\" }\n", "");
-    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"handler-api\", \"host-shim\", \"tests/abi\"]\n\n";
+    let kept = kept
+        .replace("kop-handler = { path = \"kop-handler\" }\n", "")
+        .replace("path = \"", &format!("path = \"{name}/"));
+    let members = ["handler-api", "host-shim", "tests/abi"].map(|part| format!("{name}/{part}"));
     write(
         &fresh.join("Cargo.toml"),
-        &format!("{members}[workspace.package]{kept}"),
+        &format!(
+            "[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[workspace.package]{kept}"
+        ),
     );
-    let manifest = fresh.join("tests/abi/Cargo.toml");
+    let manifest = crates.join("tests/abi/Cargo.toml");
     let text = fs::read_to_string(&manifest).unwrap();
     let (before, after) = text.split_once("# Not linked:").unwrap();
-    let (_, after) = after.split_once("tempfile.workspace = true\n").unwrap();
+    let (_, after) = after
+        .split_once("rustix.workspace = true\ntempfile.workspace = true\n")
+        .unwrap();
     write(&manifest, &format!("{before}{after}"));
 
     for (file, from, to) in [
@@ -137,15 +159,19 @@ fn build(name: &str, change: &Change) -> Built {
             format!("use probe_handler_{name}::"),
         ),
     ] {
-        edit(&fresh.join(file), from, &to);
+        edit(&crates.join(file), from, &to);
     }
-    apply(change, &root, &fresh);
-    let copied = base.join(name);
-    sync(&fresh, &copied);
+    apply(change, &root, &crates);
+    sync(&fresh, &base.join(name));
+}
 
+/// Builds a copy.
+fn build(name: &str) -> Built {
+    let target = target();
+    let base = target.join("abi");
     let host = format!("probe-host-{name}");
     let output = Command::new(env!("CARGO"))
-        .current_dir(&copied)
+        .current_dir(base.join(name))
         .args(["build", "--offline", "--package", "abi-tests"])
         .args(["--lib", "--bin", &host])
         .env("CARGO_TARGET_DIR", &target)
@@ -164,29 +190,32 @@ fn build(name: &str, change: &Change) -> Built {
     Built { plugins, host }
 }
 
-/// Changes the copy in `fresh`.
-fn apply(change: &Change, root: &Path, fresh: &Path) {
+/// Changes the crates of a copy.
+fn apply(change: &Change, root: &Path, crates: &Path) {
     let newer = root.join("tests/abi/newer");
     let set_version = |version: &str| {
         let old = format!("version = \"{}\"", handler_api::ABI_VERSION);
         let new = format!("version = \"{version}\"");
-        edit(&fresh.join("handler-api/Cargo.toml"), &old, &new);
+        edit(&crates.join("handler-api/Cargo.toml"), &old, &new);
     };
     match change {
         Change::None => {}
         Change::NextMinor => {
             set_version(&version(0, 1));
-            let control = fresh.join("handler-api/src/control.rs");
+            let control = crates.join("handler-api/src/control.rs");
             let addition = fs::read_to_string(newer.join("control.rs")).unwrap();
             let text = fs::read_to_string(&control).unwrap();
             write(&control, &format!("{text}{addition}"));
-            copy_file(&newer.join("ping.rs"), &fresh.join("tests/abi/src/ping.rs"));
+            copy_file(
+                &newer.join("ping.rs"),
+                &crates.join("tests/abi/src/ping.rs"),
+            );
             let services = "tests/abi/src/bin/probe_host/services.rs";
-            copy_file(&newer.join("services.rs"), &fresh.join(services));
+            copy_file(&newer.join("services.rs"), &crates.join(services));
         }
         Change::NextMajor => set_version(&version(1, 0)),
         Change::Broken => {
-            let handler = fresh.join("handler-api/src/handler.rs");
+            let handler = crates.join("handler-api/src/handler.rs");
             let field = "    /// Listener name, e.g. `PLAINTEXT`.\n";
             let more = "    /// New.\n    pub more: u64,\n";
             edit(&handler, field, &format!("{more}{field}"));
