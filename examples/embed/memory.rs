@@ -377,10 +377,8 @@ impl Services {
         macro_rules! operation {
             ($operation:ty, $answer:expr) => {
                 if let Some(asked) = request::<$operation>(op, version, bytes) {
-                    let answer: Result<
-                        <$operation as handler_api::Operation>::Answer,
-                        ApiError,
-                    > = $answer(asked?);
+                    let answer: Result<<$operation as handler_api::Operation>::Answer, ApiError> =
+                        $answer(asked?);
                     return answer.map(|answer| encode(&answer));
                 }
             };

@@ -27,8 +27,8 @@ pub trait ProtocolHandler: Send + Sync + 'static {
     }
 
     /// Takes the broker's whole configuration: every key of its files, known to the host or not. Services do not
-    /// exist yet; sockets may be bound already. A wrong value is [`crate::ErrorCode::InvalidConfiguration`], naming the key and the remedy, and
-    /// stops the broker's start.
+    /// exist yet; sockets may be bound already. A wrong value is [`crate::ErrorCode::InvalidConfiguration`], its text
+    /// beginning with the key and naming the remedy, and stops the broker's start.
     fn initialize(&self, configuration: HashMap<String, String>) -> Result<(), ApiError>;
 
     /// What other brokers learn about this one (for Kafka: its advertised listeners). Called after `initialize` and

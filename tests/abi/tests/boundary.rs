@@ -9,7 +9,7 @@ use handler_api::{
     ApiError, AppendRequest, Appended, ErrorCode, Handle, Handler, HostServices, Level, Owner,
     Position, ReadAnswer, ReadRequest, Reply,
 };
-use host_shim::config::{HostConfig, Sources};
+use host_shim::config::HostConfig;
 use host_shim::events::EventSink;
 use host_shim::host::{Broker, BrokerHost, BrokerServices};
 use host_shim::loader;
@@ -419,24 +419,4 @@ async fn a_web_port_in_use_names_its_key() {
         .to_string();
     let start = format!("webServicePort={port}: cannot listen on 127.0.0.1:{port}: ");
     assert!(error.starts_with(&start), "{error}");
-}
-
-#[test]
-fn every_setting_of_the_shipped_configuration_is_known_and_has_an_effect() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/standalone.conf");
-    let config = Sources::default().file(&path).unwrap().load().unwrap();
-    assert_eq!(config.warnings, [""; 0]);
-    let kafka = kop_handler::config::Config::parse(&config.for_plugins()).unwrap();
-    assert_eq!(kafka.warnings, [""; 0]);
-    let host = HostConfig::SETTINGS.iter().map(|setting| setting.key);
-    let plugin = kop_handler::config::Config::SETTINGS.iter();
-    let known: Vec<&str> = host
-        .chain(plugin.map(|setting| setting.key))
-        .chain(["kafkaListeners", "kafkaAdvertisedListeners", "entryFormat"])
-        .collect();
-    let text = std::fs::read_to_string(&path).unwrap();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let key = line.split('=').next().unwrap_or_default();
-        assert!(key.is_empty() || known.contains(&key), "{key}");
-    }
 }
