@@ -149,7 +149,7 @@ fn files() -> Vec<(String, String)> {
         .iter()
         .filter_map(|path| {
             let name = path.strip_prefix(sources()).ok()?.to_str()?.to_owned();
-            let is_test = ["tests.rs", "testing.rs"]
+            let is_test = ["tests.rs", "testing.rs", "fixture.rs"]
                 .iter()
                 .any(|end| name.ends_with(end));
             (!is_test).then(|| {

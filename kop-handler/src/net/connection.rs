@@ -444,3 +444,7 @@ fn served(frame: &Bytes) -> Result<&'static Line, Refusal> {
         version,
     })
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

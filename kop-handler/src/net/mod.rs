@@ -4,6 +4,8 @@
 //! It must not know what a request means. Reading order: [`listener`], [`connection`], `pipeline`, `output`.
 
 pub(crate) mod connection;
+#[cfg(test)]
+mod fixture;
 pub(crate) mod listener;
 mod output;
 mod pipeline;

@@ -1,37 +1,17 @@
 //! Facts about requests in flight.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use host_shim::sim::SimHost;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{ApiKey, HeartbeatRequest, ProduceRequest};
 use kafka_protocol::protocol::Encodable;
-use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use super::*;
 use crate::api::Call;
-use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::net::fixture::server;
 use crate::plugin::rooms;
-
-async fn server(settings: &[(&str, &str)]) -> Arc<Server> {
-    let pairs: HashMap<String, String> = [("kafkaListeners", "PLAINTEXT://127.0.0.1:0")]
-        .iter()
-        .chain(settings)
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    let config = Config::parse(&pairs).unwrap();
-    rooms::build(
-        config,
-        Arc::new(SystemClock::new()),
-        SimHost::new(1).host(),
-        &Handle::current(),
-    )
-    .await
-}
 
 const fn line(key: ApiKey, waits: bool, start: fn(Arc<Server>, Call, i32, Bytes) -> Work) -> Line {
     Line {
