@@ -15,6 +15,9 @@ pub const CHUNK_BYTES: u64 = 1024 * 1024;
 /// Entries that one chunk of a scan reads.
 pub const CHUNK_ENTRIES: u32 = 4096;
 
+/// Partitions that one request loads at the same time.
+pub const LOADS_AT_ONCE: usize = 64;
+
 /// Bytes at the end of a log without a snapshot that are read for producer state.
 pub const UNKNOWN_LOG_BYTES: u64 = 256 * 1024 * 1024;
 

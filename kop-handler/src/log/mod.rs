@@ -30,6 +30,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use futures_util::future::join_all;
+use handler_api::ledger::Opened;
 use handler_api::{Handle, Host, Position};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, OnceCell};
@@ -127,12 +129,12 @@ impl Logs {
             .collect();
         if !missing.is_empty() {
             let opened = load::open_ledgers(&self.shared, &missing).await;
-            let mut loaded = Vec::with_capacity(missing.len());
-            for (name, opened) in missing.into_iter().zip(opened) {
-                loaded.push(match opened {
-                    Ok(opened) => self.load(name, &opened).await,
-                    Err(fault) => Err(fault),
-                });
+            let mut opened: Vec<_> = missing.into_iter().zip(opened).collect();
+            let mut loaded = Vec::with_capacity(opened.len());
+            while !opened.is_empty() {
+                let rest = opened.split_off(limits::LOADS_AT_ONCE.min(opened.len()));
+                let loads = std::mem::replace(&mut opened, rest).into_iter();
+                loaded.extend(join_all(loads.map(|(name, opened)| self.load(name, opened))).await);
             }
             let mut loaded = loaded.into_iter();
             for place in found.iter_mut().filter(|place| place.is_none()) {
@@ -150,8 +152,9 @@ impl Logs {
     async fn load(
         &self,
         name: Arc<str>,
-        opened: &handler_api::ledger::Opened,
+        opened: Result<Opened, Fault>,
     ) -> Result<Arc<Partition>, Fault> {
+        let opened = &opened?;
         let cell = {
             let mut loading = self.loading.lock();
             if let Some(known) = self.open.read().alive(&name) {
@@ -186,7 +189,7 @@ impl Logs {
 
     /// A partition that we gave up, while its handle lives on, may still have appends under way: it is loaded again
     /// when they have ended, so that none is missed.
-    fn must_be_settled(&self, opened: &handler_api::ledger::Opened) -> Result<(), Fault> {
+    fn must_be_settled(&self, opened: &Opened) -> Result<(), Fault> {
         let handle = opened.handle.map(Handle::from);
         let old = handle.and_then(|handle| self.by_handle(handle));
         if old.is_some_and(|old| !old.lock().pendings.is_empty()) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use handler_api::ledger::{
     DescribeLedgers, HandleRef, Opened, PropertiesChange, Rollover, Trim, TrimRequest,
     UpdateLedgerProperties,
@@ -67,6 +68,7 @@ impl Logs {
     /// Saves and rolls what is due; with `all`, everything that is not saved.
     pub(super) async fn save_due(&self, all: bool) {
         let listed = std::mem::take(&mut *self.shared.unsaved.lock());
+        let mut due = Vec::new();
         for partition in listed {
             if !partition.is_alive() {
                 continue;
@@ -79,16 +81,21 @@ impl Logs {
             }
             // Whoever appends from here on lists it again, so nothing is missed between the look and the list.
             partition.is_listed.store(false, Ordering::Release);
-            match due(&partition, all) {
+            match is_due(&partition, all) {
                 Due::Nothing => {}
                 Due::Not => partition.list_unsaved(),
-                Due::Now => {
-                    if let Err(error) = save(&partition).await {
-                        tracing::warn!(partition = partition.name(), %error, "a snapshot was not written; it is tried again");
-                        partition.list_unsaved();
-                    } else if !all {
-                        self.clean(&partition).await;
-                    }
+                Due::Now => due.push(partition),
+            }
+        }
+        // Several at once, so that a host can make them durable together.
+        for slice in due.chunks(SLICE) {
+            let saved = join_all(slice.iter().map(|partition| save(partition))).await;
+            for (partition, saved) in slice.iter().zip(saved) {
+                if let Err(error) = saved {
+                    tracing::warn!(partition = partition.name(), %error, "a snapshot was not written; it is tried again");
+                    partition.list_unsaved();
+                } else if !all {
+                    self.clean(partition).await;
                 }
             }
         }
@@ -236,7 +243,7 @@ enum Due {
     Now,
 }
 
-fn due(partition: &Partition, all: bool) -> Due {
+fn is_due(partition: &Partition, all: bool) -> Due {
     let state = partition.lock();
     let unsaved = &state.unsaved;
     let Some(since_ms) = unsaved.since_ms else {
