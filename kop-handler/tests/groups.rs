@@ -1,5 +1,7 @@
 //! Groups and committed offsets over the wire, on the simulated host (rows 47–58 and 61 of the behaviours).
 
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ use kafka_protocol::messages::offset_delete_response::{
 };
 use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse, TopicName};
 
-use super::{code, topics};
+use super::code;
 use crate::api::{Call, Server};
 use crate::coordinator::group::message::TopicPartitions;
 
@@ -21,39 +21,39 @@ pub(crate) async fn handle(
         .iter()
         .map(|topic| topic.name.as_str())
         .collect();
-    let found = topics(server, &names).await;
+    let found = super::topics(server, &names).await;
     let mut asked = Vec::new();
-    let mut places: Vec<Result<TopicName, (TopicName, Vec<i32>, i16)>> = Vec::new();
-    for (topic, found) in request.topics.iter().zip(found) {
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for (topic, found) in request.topics.into_iter().zip(found) {
         let numbers: Vec<i32> = topic.partitions.iter().map(|p| p.partition_index).collect();
         match found {
+            // Filled in when the coordinator has answered.
             Ok(found) => {
-                places.push(Ok(topic.name.clone()));
+                topics.push((true, answer(topic.name, std::iter::empty())));
                 asked.push(TopicPartitions {
                     topic: found.name.clone(),
                     topic_id: found.id,
                     partitions: numbers,
                 });
             }
-            Err(fault) => places.push(Err((topic.name.clone(), numbers, fault.code()))),
+            Err(fault) => {
+                let refused = numbers.into_iter().map(|number| (number, fault.code()));
+                topics.push((false, answer(topic.name, refused)));
+            }
         }
     }
     let deleted = match server.groups.delete_offsets(&request.group_id, asked).await {
         Ok(deleted) => deleted,
         Err(error) => return refusal(error.code()),
     };
-    let mut deleted = deleted.into_iter();
-    let topics = places.into_iter().filter_map(|place| match place {
-        Ok(name) => {
-            let partitions = deleted.next()?.partitions;
-            Some(answer(
-                name,
-                partitions.into_iter().map(|(n, error)| (n, code(error))),
-            ))
-        }
-        Err((name, numbers, code)) => Some(answer(name, numbers.into_iter().map(|n| (n, code)))),
-    });
-    OffsetDeleteResponse::default().with_topics(topics.collect())
+    let places = topics.iter_mut().filter(|(known, _)| *known);
+    for ((_, topic), deleted) in places.zip(deleted) {
+        let partitions = deleted.partitions.into_iter();
+        let done = partitions.map(|(number, error)| (number, code(error)));
+        topic.partitions = answer(TopicName::default(), done).partitions;
+    }
+    OffsetDeleteResponse::default()
+        .with_topics(topics.into_iter().map(|(_, topic)| topic).collect())
 }
 
 fn answer(

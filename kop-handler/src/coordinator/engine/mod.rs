@@ -324,18 +324,25 @@ impl Engine {
         for cell in self.cells.get().map(Vec::as_slice).unwrap_or_default() {
             loop {
                 let idle = cell.idle.notified();
-                let mut phase = cell.phase.lock();
-                match &*phase {
-                    Phase::Active(active) if !active.is_idle() => drop(phase),
-                    Phase::Active(_) | Phase::Loading(_) => {
-                        self.end_life(cell, &mut phase, ResponseError::CoordinatorNotAvailable);
-                        break;
-                    }
-                    Phase::Idle | Phase::Broken { .. } => break,
+                if self.put_down(cell) {
+                    break;
                 }
                 idle.await;
             }
         }
+    }
+
+    /// Ends a shard's life if nothing is being appended.
+    fn put_down(&self, cell: &Cell) -> bool {
+        let mut phase = cell.phase.lock();
+        match &*phase {
+            Phase::Active(active) if !active.is_idle() => return false,
+            Phase::Active(_) | Phase::Loading(_) => {
+                self.end_life(cell, &mut phase, ResponseError::CoordinatorNotAvailable);
+            }
+            Phase::Idle | Phase::Broken { .. } => {}
+        }
+        true
     }
 
     fn accept(self: &Arc<Self>, cell: &Arc<Cell>, work: Work) {
