@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use handler_api::ffi::fence;
@@ -126,6 +126,8 @@ pub(crate) struct Space {
     credit: AtomicI64,
     /// Free bytes beyond the reserve at the last look.
     free: AtomicU64,
+    /// Whether the last look found no room: the log tells each change once.
+    is_full: AtomicBool,
 }
 
 impl Space {
@@ -136,6 +138,7 @@ impl Space {
             reserve,
             credit: AtomicI64::new(0),
             free: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
         })
     }
 
@@ -160,7 +163,14 @@ impl Space {
         self.free.store(free, Ordering::Relaxed);
         if free < bytes {
             self.credit.store(0, Ordering::Relaxed);
-            return Err(self.full(&self.path));
+            let error = self.full(&self.path);
+            if !self.is_full.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "appends are refused");
+            }
+            return Err(error);
+        }
+        if self.is_full.swap(false, Ordering::Relaxed) {
+            tracing::info!(free, "there is room again: appends are accepted");
         }
         let credit = ((free - bytes) / 2).min(SPACE_CHECK_BYTES);
         self.credit
