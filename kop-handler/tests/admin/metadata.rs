@@ -101,6 +101,18 @@ async fn a_topic_is_found_by_its_id_and_an_unknown_id_is_an_error_of_its_own() {
             .with_name(None);
         MetadataRequest::default().with_topics(Some(vec![topic]))
     };
+    // Java's AdminClient leaves the name empty, not null.
+    for empty in [None, Some(name(""))] {
+        let mut request = request(id);
+        for topic in request.topics.iter_mut().flatten() {
+            topic.name = empty.clone();
+        }
+        let topic = client.call(13, &request).await.topics.remove(0);
+        assert_eq!(
+            (topic.error_code, topic.name, topic.topic_id),
+            (0, Some(name("t")), id)
+        );
+    }
     let topic = client.call(12, &request(id)).await.topics.remove(0);
     assert_eq!((topic.error_code, topic.name), (0, Some(name("t"))));
     let stranger = Uuid::from_u128(7);

@@ -164,7 +164,10 @@ async fn find(
         Some(topics) if version > 0 || !topics.is_empty() => topics,
         _ => return all(server).await,
     };
-    let (ids, names): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| topic.name.is_none());
+    // Who asks by id may leave the name null or empty.
+    let (ids, names): (Vec<_>, Vec<_>) = topics
+        .into_iter()
+        .partition(|topic| !topic.topic_id.is_nil() || topic.name.is_none());
     let mut answers = by_ids(server, ids.into_iter().map(|topic| topic.topic_id)).await;
     answers.extend(
         by_names(
