@@ -1,7 +1,7 @@
 //! What `kop inspect` prints: the content of a data directory at rest, line by line.
 //!
 //! It reads while no broker runs and changes nothing. The store below knows no Kafka; to show batches, groups and
-//! offsets as people know them, [`kafka`] reads the few public layouts that are needed for it.
+//! offsets as people know them, `kafka` reads the few public layouts that are needed for it.
 
 mod kafka;
 

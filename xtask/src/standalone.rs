@@ -75,3 +75,53 @@ fn install(plugin: &Path, directory: &Path) -> io::Result<()> {
     std::fs::copy(plugin, &new)?;
     std::fs::rename(&new, directory.join(PLUGIN))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        asked: Standalone,
+    }
+
+    fn parse(line: &[&str]) -> Standalone {
+        let words = ["standalone"].iter().chain(line);
+        Line::try_parse_from(words).unwrap().asked
+    }
+
+    #[test]
+    fn arguments_of_the_broker_pass_through() {
+        let line = ["--data-dir", "d", "--set", "a=b", "--set=c=d"];
+        let asked = parse(&line);
+        assert!(!asked.build_only);
+        assert_eq!(asked.arguments, line);
+        let asked = parse(&["--set", "a=b", "--build-only"]);
+        assert_eq!(asked.arguments.len(), 3, "what follows is the broker's");
+    }
+
+    #[test]
+    fn building_only_is_an_option_of_our_own() {
+        let asked = parse(&["--build-only"]);
+        assert!(asked.build_only && asked.arguments.is_empty());
+    }
+
+    #[test]
+    fn a_plugin_is_put_in_place_by_renaming() {
+        let directory = std::env::temp_dir().join(format!("xtask-install-{}", std::process::id()));
+        let built = directory.join("built.so");
+        std::fs::create_dir_all(&directory).unwrap();
+        let protocols = directory.join("protocols");
+        for content in ["first", "second"] {
+            std::fs::write(&built, content).unwrap();
+            install(&built, &protocols).unwrap();
+            let installed = std::fs::read_to_string(protocols.join(PLUGIN)).unwrap();
+            assert_eq!(installed, content);
+        }
+        assert_eq!(std::fs::read_dir(&protocols).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -109,7 +109,7 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// Wraps what came through [`ProtocolHandler::start`].
+    /// Wraps what came through [`crate::ProtocolHandler::start`].
     #[must_use]
     pub fn new(object: HostObject) -> Self {
         let capabilities = object.capabilities();
@@ -185,7 +185,7 @@ impl Host {
         async move { future.await.into_result() }
     }
 
-    /// Asks for one call of [`ProtocolHandler::end_moved`]. See [`HostServices::watch`].
+    /// Asks for one call of [`crate::ProtocolHandler::end_moved`]. See [`HostServices::watch`].
     pub fn watch(&self, handle: Handle, after_index: i64) -> Result<i64, ApiError> {
         self.object.watch(handle, after_index).into_result()
     }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let built = example.ancestors().nth(2).ok_or("no target directory")?;
     let directory = tempfile::tempdir()?;
     let file = "libprobe_handler.so";
-    std::fs::copy(built.join(file), directory.path().join(file))?;
+    std::fs::copy(built.join("deps").join(file), directory.path().join(file))?;
     let plugin = loader::load(directory.path(), &["probe".to_owned()])?.remove(0);
     let handler = Arc::new(plugin.handler);
     let sim = SimHost::new(1);
