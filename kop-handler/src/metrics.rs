@@ -13,6 +13,9 @@
 //! | `REQUEST_QUEUED_LATENCY`, `MESSAGE_QUEUED_LATENCY` | absent: a request starts in the moment in which it is read |
 //! | `*_MESSAGE_CONVERSIONS*`, `PRODUCE_ENCODE`, `FETCH_DECODE` | absent: stored batches are clients' own, nothing is converted |
 //! | `PREPARE_METADATA` | contained in `MESSAGE_READ` |
+//! | `RESPONSE_BLOCKED_LATENCY`, `REQUEST_PARSE_LATENCY` | absent: see `RESPONSE_BLOCKED_TIMES`; parsing is part of `REQUEST_LATENCY` |
+//! | label `success` of latencies | absent: failures are counted by `REQUEST_FAILURE` |
+//! | label `group` of `*_OUT` | absent: a Fetch does not say for which group it is |
 
 mod primitives;
 
@@ -144,6 +147,8 @@ metrics! {
         bytes_in: Counter = "kop_server_BYTES_IN", "Bytes of record batches appended.";
         messages_in: Counter = "kop_server_MESSAGE_IN", "Records appended.";
         bytes_out: Counter = "kop_server_BYTES_OUT", "Bytes of record batches fetched.";
+        messages_out: Counter = "kop_server_MESSAGE_OUT", "Records fetched.";
+        entries_out: Counter = "kop_server_ENTRIES_OUT", "Record batches fetched.";
     }
 }
 

@@ -190,6 +190,10 @@ async fn what_is_produced_is_fetched_with_its_offsets_in_every_version() {
             assert_eq!(data.log_start_offset, 0);
         }
     }
+    for (name, number) in [("MESSAGE_OUT", 9.0 * 27.0), ("ENTRIES_OUT", 9.0 * 9.0)] {
+        let line = format!("kop_server_{name}{{cluster=\"test\",topic=\"t\",partition=\"1\"}}");
+        assert_eq!(plugin.metric(&line), number, "{name}");
+    }
     assert_eq!(
         plugin.metric("kop_server_MESSAGE_IN{cluster=\"test\",topic=\"t\",partition=\"1\"}"),
         30.0

@@ -56,7 +56,15 @@ const ROOMS: &[Room] = &[
             "coordinator/ids.rs",
             "coordinator/mod.rs",
         ],
-        may: &["coordinator", "log", "topics", "clock", "error", "wire"],
+        may: &[
+            "coordinator",
+            "log",
+            "topics",
+            "clock",
+            "config",
+            "error",
+            "wire",
+        ],
         never: SOCKETS,
     },
     Room {

@@ -160,12 +160,14 @@ fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetch
         budget.owes_one = false;
         left = left.saturating_sub(size);
         budget.left = budget.left.saturating_sub(size);
-        gathered.push(batch, header.base_offset);
+        gathered.push(batch, &header);
         next.0 = index + 1;
     }
     partition.positions.lock().put(read.offset, next.0, next.1);
     Ok(Fetched {
         size: gathered.size,
+        batches: gathered.batches,
+        record_count: gathered.records,
         records: gathered.finish(),
         high_watermark: end,
         last_stable_offset,
@@ -211,6 +213,8 @@ struct Gathered {
     arena: BytesMut,
     pieces: Vec<Bytes>,
     size: usize,
+    batches: u64,
+    records: u64,
 }
 
 impl Gathered {
@@ -223,15 +227,20 @@ impl Gathered {
             arena: BytesMut::with_capacity(copied.sum()),
             pieces: Vec::with_capacity(2 * entries.len()),
             size: 0,
+            batches: 0,
+            records: 0,
         }
     }
 
-    fn push(&mut self, batch: format::Batch, base_offset: i64) {
+    fn push(&mut self, batch: format::Batch, header: &BatchHeader) {
         let size = batch.len();
         let mut first = batch.head;
         self.size += size;
+        self.batches += 1;
+        self.records += u64::try_from(header.record_count).unwrap_or(0);
         let head = first.split_to(HEAD.min(first.len()));
-        self.arena.extend_from_slice(&base_offset.to_be_bytes());
+        self.arena
+            .extend_from_slice(&header.base_offset.to_be_bytes());
         self.arena
             .extend_from_slice(head.get(8..12).unwrap_or_default());
         self.arena

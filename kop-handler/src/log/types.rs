@@ -76,6 +76,10 @@ pub struct Fetched {
     pub records: Vec<Bytes>,
     /// Bytes of `records`.
     pub size: usize,
+    /// Batches in `records`.
+    pub batches: u64,
+    /// Records in those batches, control records among them.
+    pub record_count: u64,
     /// End of what is durable.
     pub high_watermark: i64,
     /// End of what is decided.

@@ -268,10 +268,10 @@ impl Topics {
         answer.map(drop).map_err(Fault::from)
     }
 
-    /// Creates one of Kafka's internal topics if it is missing, and its namespace.
+    /// Creates one of Kafka's internal topics if it is missing and `kafkaManageSystemNamespaces` lets us.
     ///
     /// # Errors
-    /// What the host answers.
+    /// [`Fault::UnknownTopicOrPartition`] if it is missing and is not ours to create, and what the host answers.
     pub async fn ensure_internal(
         &self,
         name: &str,
@@ -281,6 +281,11 @@ impl Topics {
         match self.by_name(name).await {
             Err(Fault::UnknownTopicOrPartition(_)) => {}
             answer => return answer,
+        }
+        if !self.manage_system_topics {
+            return Err(Fault::UnknownTopicOrPartition(format!(
+                "the topic '{name}' does not exist, and kafkaManageSystemNamespaces=false forbids to create it"
+            )));
         }
         match self.create(name, partitions, overrides).await {
             Err(Fault::TopicExists(_)) => self.by_name(name).await,

@@ -353,6 +353,28 @@ async fn an_internal_topic_is_made_once_in_its_namespace() {
 }
 
 #[tokio::test]
+async fn a_missing_internal_topic_is_left_to_the_operator_if_we_may_not_manage_it() {
+    let sim = SimHost::new(1);
+    let ensure = async |settings: &[(&str, &str)]| {
+        topics(&sim, settings)
+            .ensure_internal(CONSUMER_OFFSETS, 50, &Overrides::default())
+            .await
+    };
+    let forbidden = [("kafkaManageSystemNamespaces", "false")];
+    let refused = ensure(&forbidden).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("kafkaManageSystemNamespaces"),
+        "{refused}"
+    );
+    let made = ensure(&[]).await.unwrap();
+    assert_eq!(
+        ensure(&forbidden).await.unwrap().id,
+        made.id,
+        "one that exists is used"
+    );
+}
+
+#[tokio::test]
 async fn an_altered_topic_keeps_its_configuration_for_every_view() {
     let sim = SimHost::new(1);
     let (ours, theirs) = (topics(&sim, &[]), topics(&sim, &[]));

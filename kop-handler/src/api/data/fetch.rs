@@ -408,8 +408,8 @@ fn partition(number: i32, result: Result<Fetched, Fault>, isolation: Isolation) 
 }
 
 fn count(server: &Server, followed: &Followed, result: &Result<Fetched, Fault>) {
-    let size = match result {
-        Ok(fetched) if fetched.size > 0 => fetched.size as u64,
+    let fetched = match result {
+        Ok(fetched) if fetched.size > 0 => fetched,
         _ => return,
     };
     let metrics = match &followed.topic {
@@ -419,5 +419,7 @@ fn count(server: &Server, followed: &Followed, result: &Result<Fetched, Fault>) 
             None => return,
         },
     };
-    metrics.bytes_out.add(size);
+    metrics.bytes_out.add(fetched.size as u64);
+    metrics.entries_out.add(fetched.batches);
+    metrics.messages_out.add(fetched.record_count);
 }
