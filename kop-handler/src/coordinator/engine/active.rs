@@ -172,6 +172,11 @@ impl Active {
         }
     }
 
+    /// Whether its log was closed.
+    pub(super) fn is_cut_off(&self) -> bool {
+        !self.log.is_open()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.gathering.is_empty()
     }

@@ -132,6 +132,10 @@ impl ShardLog for PartitionLog {
         Box::pin(outcome(appended))
     }
 
+    fn is_open(&self) -> bool {
+        self.partition.is_alive()
+    }
+
     fn read(&self, from: i64, max_bytes: usize) -> Pending<Chunk> {
         let (logs, partition) = (Arc::clone(&self.logs), Arc::clone(&self.partition));
         Box::pin(async move {

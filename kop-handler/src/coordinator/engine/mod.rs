@@ -82,12 +82,12 @@ impl EngineLimits {
 /// Something that waits for a shard to load.
 enum Work {
     Command(Arc<str>, Command, Answer),
-    List(oneshot::Sender<Result<Vec<Listed>, ResponseError>>),
-    Reading(
-        String,
-        oneshot::Sender<Result<Vec<Arc<str>>, ResponseError>>,
-    ),
+    List(Part<Listed>),
+    Reading(String, Part<Arc<str>>),
 }
+
+/// Answers one shard's part of a question to all.
+type Part<T> = oneshot::Sender<Result<Vec<T>, ResponseError>>;
 
 impl Work {
     fn refuse(self, error: ResponseError) {
@@ -253,18 +253,7 @@ impl Engine {
     /// # Errors
     /// What the client is to be told if a shard cannot be loaded. Shards of other brokers are left out.
     pub async fn list(self: &Arc<Self>) -> Result<Vec<Listed>, ResponseError> {
-        let mut groups = Vec::new();
-        for cell in self.cells(false).await?.unwrap_or_default() {
-            let (answer, listed) = oneshot::channel();
-            self.accept(cell, Work::List(answer));
-            match listed.await {
-                Ok(Ok(mut some)) => groups.append(&mut some),
-                Ok(Err(ResponseError::NotCoordinator)) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(ResponseError::CoordinatorNotAvailable),
-            }
-        }
-        Ok(groups)
+        self.ask_all(Work::List).await
     }
 
     /// The groups that hold offsets of a topic.
@@ -275,26 +264,39 @@ impl Engine {
         self: &Arc<Self>,
         topic: &str,
     ) -> Result<Vec<Arc<str>>, ResponseError> {
-        let mut groups = Vec::new();
+        self.ask_all(|answer| Work::Reading(topic.to_owned(), answer))
+            .await
+    }
+
+    /// Asks all shards the same and puts the answers together.
+    async fn ask_all<T>(
+        self: &Arc<Self>,
+        question: impl Fn(Part<T>) -> Work,
+    ) -> Result<Vec<T>, ResponseError> {
+        let mut asked = Vec::new();
         for cell in self.cells(false).await?.unwrap_or_default() {
-            let (answer, reading) = oneshot::channel();
-            self.accept(cell, Work::Reading(topic.to_owned(), answer));
-            match reading.await {
-                Ok(Ok(mut some)) => groups.append(&mut some),
+            let (answer, part) = oneshot::channel();
+            self.accept(cell, question(answer));
+            asked.push(part);
+        }
+        let mut all = Vec::new();
+        for part in asked {
+            match part.await {
+                Ok(Ok(mut some)) => all.append(&mut some),
                 Ok(Err(ResponseError::NotCoordinator)) => {}
                 Ok(Err(error)) => return Err(error),
                 Err(_) => return Err(ResponseError::CoordinatorNotAvailable),
             }
         }
-        Ok(groups)
+        Ok(all)
     }
 
-    /// Ends the life of a shard, whose log is open here no more.
+    /// A log of the shard was closed. If it is the one that the shard lives on, and not an earlier one, its life ends.
     pub fn lose(self: &Arc<Self>, shard: u32) {
         let cells = self.cells.get().map(Vec::as_slice).unwrap_or_default();
         if let Some(cell) = cells.get(shard as usize) {
             let mut phase = cell.phase.lock();
-            if matches!(*phase, Phase::Active(_)) {
+            if matches!(&*phase, Phase::Active(active) if active.is_cut_off()) {
                 self.end_life(cell, &mut phase, ResponseError::NotCoordinator);
             }
         }

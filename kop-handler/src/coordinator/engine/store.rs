@@ -43,6 +43,9 @@ pub trait ShardLog: Send + Sync + 'static {
     /// durable, and dropping it cancels nothing.
     fn append(&self, records: Vec<KeyValue>) -> Pending<()>;
 
+    /// Whether this opening of the log is still good for anything.
+    fn is_open(&self) -> bool;
+
     /// Reads about `max_bytes` from an offset on; 0 (or less than the first that exists) is the start.
     fn read(&self, from: i64, max_bytes: usize) -> Pending<Chunk>;
 }

@@ -232,6 +232,10 @@ impl ShardLog for MemoryLog {
         })
     }
 
+    fn is_open(&self) -> bool {
+        self.store.lock().openings[self.shard] == self.opening
+    }
+
     fn read(&self, from: i64, _: usize) -> Pending<Chunk> {
         let from = usize::try_from(from).unwrap();
         let state = self.store.lock();

@@ -243,6 +243,9 @@ async fn a_shard_that_moved_sends_its_clients_elsewhere() {
     };
     ms(10).await;
     groups.lose(0);
+    assert!(!waiting.is_finished(), "the news is of an earlier opening");
+    store.restarted();
+    groups.lose(0);
     assert_eq!(
         waiting.await.unwrap().error,
         Some(ResponseError::NotCoordinator)

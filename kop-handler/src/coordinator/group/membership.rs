@@ -18,8 +18,8 @@ use super::message::{
 use super::rebalance::Draft;
 use super::{Decision, Group};
 
-/// Ids longer than this cannot be written into a record.
-const MAX_ID_LEN: usize = i16::MAX as usize;
+/// Text longer than this, in bytes, cannot be written into a record.
+const MAX_TEXT_LEN: usize = i16::MAX as usize;
 
 fn refuse_join(error: ResponseError, member_id: &str) -> Decision {
     Decision::answer(Reply::Join(JoinReply::refused(error, member_id)))
@@ -37,11 +37,7 @@ pub(super) fn join(
     if !timeouts.contains(&join.session_timeout_ms) {
         return refuse_join(ResponseError::InvalidSessionTimeout, &join.member_id);
     }
-    if join
-        .instance_id
-        .as_ref()
-        .is_some_and(|i| i.len() > MAX_ID_LEN)
-    {
+    if !can_be_stored(&join) {
         return refuse_join(ResponseError::InvalidRequest, &join.member_id);
     }
     let is_new = join.member_id.is_empty();
@@ -60,6 +56,12 @@ pub(super) fn join(
     } else {
         join_again(settings, draft, token, join)
     }
+}
+
+fn can_be_stored(join: &Join) -> bool {
+    let names = join.protocols.iter().map(|(name, _)| name);
+    let mut stored = names.chain([&join.protocol_type]).chain(&join.instance_id);
+    stored.all(|text| text.len() <= MAX_TEXT_LEN)
 }
 
 /// Whether there is room: while a rebalance gathers, for those that already wait, then for whoever comes first.

@@ -255,11 +255,21 @@ fn a_static_member_needs_no_id_round_trip_and_a_given_id_is_not_for_static_membe
 }
 
 #[test]
-fn an_instance_id_that_cannot_be_stored_is_refused() {
-    let mut h = Harness::new();
-    let asked = h.join(Join {
-        instance_id: Some("x".repeat(40_000)),
-        ..member("a")
-    });
-    assert_eq!(h.joined(asked).error, Some(ResponseError::InvalidRequest));
+fn names_that_cannot_be_stored_are_refused() {
+    let long = "x".repeat(40_000);
+    for bad in [
+        fixed(&long, "1"),
+        Join {
+            protocol_type: long.clone(),
+            ..member("a")
+        },
+        Join {
+            protocols: vec![(long.clone(), subscription(&["t"]))],
+            ..member("a")
+        },
+    ] {
+        let mut h = Harness::new();
+        let asked = h.join(bad);
+        assert_eq!(h.joined(asked).error, Some(ResponseError::InvalidRequest));
+    }
 }
