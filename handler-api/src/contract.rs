@@ -317,6 +317,7 @@ macro_rules! contract_tests {
             topics_are_created_described_and_listed
             topics_grow_but_do_not_shrink
             topic_properties_are_kept
+            topic_properties_change_by_compare_and_set
             deleting_a_topic_deletes_its_data
             namespaces_are_needed_and_made
             values_change_by_compare_and_set

@@ -142,6 +142,38 @@ pub fn topic_properties_are_kept(subject: &dyn Subject) {
     assert_eq!(bench.describe(&[TOPIC])[0].properties, expected);
 }
 
+/// A change that expects other properties than there are changes nothing; an absent one counts as empty.
+pub fn topic_properties_change_by_compare_and_set(subject: &dyn Subject) {
+    let bench = Bench::start(subject);
+    bench.create(TOPIC, 1).unwrap();
+    let pair = |key: &str, value: &str| HashMap::from([(key.to_owned(), value.to_owned())]);
+    let change = |expect, set| {
+        bench.control::<UpdateTopic>(&TopicChange {
+            name: TOPIC.into(),
+            partitions: 3,
+            set,
+            expect,
+            ..TopicChange::default()
+        })
+    };
+    let refused = change(pair("v", "1"), pair("v", "2"));
+    assert_eq!(kind(refused), ErrorCode::Conflict);
+    let now = bench.describe(&[TOPIC]).remove(0);
+    assert_eq!(
+        (now.partitions, now.properties.len()),
+        (1, 0),
+        "nothing was changed"
+    );
+    change(pair("v", ""), pair("v", "1")).unwrap();
+    assert_eq!(
+        kind(change(pair("v", ""), pair("v", "x"))),
+        ErrorCode::Conflict
+    );
+    change(pair("v", "1"), pair("v", "2")).unwrap();
+    let now = bench.describe(&[TOPIC]).remove(0);
+    assert_eq!((now.partitions, now.properties), (3, pair("v", "2")));
+}
+
 /// A topic of the same name starts from nothing.
 pub fn deleting_a_topic_deletes_its_data(subject: &dyn Subject) {
     let (bench, handle) = Bench::with_topic(subject);

@@ -76,6 +76,12 @@ impl Partition {
             results.extend(run.iter().map(|_| Err(dead.clone())));
             return None;
         }
+        if ticket.is_some()
+            && let Err(error) = core.sync.check_room()
+        {
+            results.extend(run.iter().map(|_| Err(error.clone())));
+            return None;
+        }
         let now = now_ms();
         let mut rest = run;
         while let Some(first) = rest.first() {

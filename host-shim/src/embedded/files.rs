@@ -43,6 +43,9 @@ pub(crate) struct Faults {
     pub(crate) sync: std::sync::atomic::AtomicI32,
     /// Error number for ftruncate, 0 for none.
     pub(crate) truncate: std::sync::atomic::AtomicI32,
+    /// How many there were, and how long each takes in ms.
+    pub(crate) syncs: AtomicU64,
+    pub(crate) sync_takes_ms: AtomicU64,
     /// Reads that must not wait find nothing.
     pub(crate) cold: AtomicBool,
 }
@@ -150,7 +153,12 @@ impl LedgerFile {
     /// Makes content and length durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
-        injected(&self.faults.sync)?;
+        {
+            self.faults.syncs.fetch_add(1, Ordering::SeqCst);
+            let takes = self.faults.sync_takes_ms.load(Ordering::SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(takes));
+            injected(&self.faults.sync)?;
+        }
         self.file.sync_data()
     }
 

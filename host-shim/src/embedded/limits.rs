@@ -31,6 +31,9 @@ pub const MAX_DISK_TASKS: usize = 8_192;
 /// Threads for cold reads and everything else that waits for the disk.
 pub const DISK_THREADS: usize = 2;
 
+/// Appends that may wait for the syncing thread; more are answered `NotReady`, and nothing of them is written.
+pub const MAX_UNSYNCED_APPENDS: usize = 65_536;
+
 /// Bytes of entries that one call of `read` returns at most, whatever was asked (a single larger entry excepted).
 pub const MAX_READ_BYTES: u64 = 256 * 1024 * 1024;
 

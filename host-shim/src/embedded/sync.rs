@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::config::OpenError;
 use super::files::LedgerFile;
+use super::limits::MAX_UNSYNCED_APPENDS;
 use super::partition::{Partition, Published};
 use super::services::Core;
 
@@ -131,7 +132,7 @@ struct Shared {
     wake: Condvar,
 }
 
-/// The queue of the syncing thread. It is bounded by the plugin's requests in flight: each holds its caller.
+/// The queue of the syncing thread.
 #[derive(Default)]
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
@@ -148,6 +149,17 @@ impl Syncer {
             .map_err(OpenError::io("cannot start a thread for", "syncing"))?;
         *self.thread.lock() = Some(thread);
         Ok(())
+    }
+
+    /// Refuses appends while too many wait. Appends that are under way may exceed the bound by their number.
+    pub(crate) fn check_room(&self) -> Result<(), ApiError> {
+        if self.shared.queue.lock().items.len() < MAX_UNSYNCED_APPENDS {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            ErrorCode::NotReady,
+            "too many appends wait for the disk: try again",
+        ))
     }
 
     /// Queues entries. The caller holds the lock of the partition's writer.

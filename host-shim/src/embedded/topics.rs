@@ -233,8 +233,9 @@ fn change(
                     .rows
                     .write()
                     .insert(name.clone(), Arc::new(row));
-                done(Ok(topic));
+                // Told before it is answered: nobody who knows the answer still holds what was before.
                 mirror.announce(&TopicsChanged { topics: vec![name] });
+                done(Ok(topic));
             }
             Err(error) => done(Err(error)),
         },

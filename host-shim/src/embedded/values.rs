@@ -104,11 +104,11 @@ pub(crate) fn put(core: &Arc<Core>, request: PutRequest) -> Reply<Value> {
             }))
         },
         move |result: Result<Value, ApiError>| {
-            let path = result.as_ref().ok().map(|value| value.path.clone());
-            done(result);
-            if let Some(path) = path {
-                changed(&listener, path, false);
+            // Told before it is answered: whoever watches from now on hears of later changes only.
+            if let Ok(value) = &result {
+                changed(&listener, &value.path, false);
             }
+            done(result);
         },
     );
     reply
@@ -133,22 +133,21 @@ pub(crate) fn delete(core: &Arc<Core>, request: PutRequest) -> Reply<Nothing> {
             Ok(Ok(Nothing {}))
         },
         move |result: Result<Nothing, ApiError>| {
-            let deleted = result.is_ok();
-            done(result);
-            if deleted {
-                changed(&listener, path, true);
+            if result.is_ok() {
+                changed(&listener, &path, true);
             }
+            done(result);
         },
     );
     reply
 }
 
-fn changed(core: &Core, path: String, deleted: bool) {
+fn changed(core: &Core, path: &str, deleted: bool) {
     let event = ValueChanged {
-        path: path.clone(),
+        path: path.to_owned(),
         deleted,
     };
-    core.attachments.announce_path(&path, &event);
+    core.attachments.announce_path(path, &event);
 }
 
 /// The paths directly below one; those that only lead to others are among them, as in Pulsar's stores.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use handler_api::control::Event;
 use handler_api::ledger::{HandleClosed, Rollover};
 use handler_api::topics::{DeleteTopic, TopicName};
-use handler_api::{ErrorCode, Handle, Host, Position};
+use handler_api::{AppendRequest, ErrorCode, Handle, Host, Position};
 use parking_lot::Mutex;
 
 use super::super::files::Faults;
@@ -211,6 +211,39 @@ fn a_handle_that_died_and_was_not_opened_again_is_found_by_the_next_start() {
         broker.read_all(broker.handle(PARTITION), 0),
         [(1, b"before".to_vec())]
     );
+}
+
+#[test]
+fn appends_that_wait_share_a_sync_and_only_then_move_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, faults, handle) = with_entries(EmbeddedConfig {
+        sync_data: true,
+        ..config(dir.path())
+    });
+    faults.sync_takes_ms.store(50, Ordering::SeqCst);
+    let before = faults.syncs.load(Ordering::SeqCst);
+    let append = |n: u8| {
+        broker.host.append(vec![AppendRequest {
+            handle,
+            messages: 1,
+            flags: 0,
+            segments: vec![vec![n].into()].into(),
+        }])
+    };
+    let first = append(0);
+    assert_eq!(
+        broker.host.watch(handle, 1).unwrap(),
+        1,
+        "it is written, but not durable"
+    );
+    assert_eq!(broker.read_all(handle, 2).len(), 0);
+    let rest: Vec<_> = (1..200).map(append).collect();
+    for (reply, index) in std::iter::once(first).chain(rest).zip(2..) {
+        assert_eq!(wait(reply).unwrap().remove(0).unwrap().index, index);
+        assert!(broker.host.watch(handle, 1000).unwrap() >= index);
+    }
+    let syncs = faults.syncs.load(Ordering::SeqCst) - before;
+    assert!(syncs < 100, "{syncs} for 200 appends");
 }
 
 #[test]

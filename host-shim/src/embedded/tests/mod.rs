@@ -242,6 +242,10 @@ fn many_partitions_cost_no_files_until_they_are_written() {
     assert!(opened.iter().all(|opened| opened.handle.is_some()));
     assert!(ledger_files(dir.path()).is_empty());
     assert_eq!(broker.broker.core.files.open_count(), 0);
+    assert!(
+        size_of::<super::partition::Partition>() <= 400,
+        "an idle partition is small"
+    );
 }
 
 #[test]
