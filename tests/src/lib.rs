@@ -4,6 +4,7 @@
 
 pub mod broker;
 pub mod process;
+pub mod raw;
 pub mod rd;
 pub mod reference;
 pub mod skip;
