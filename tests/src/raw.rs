@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{
-    Decodable, Encodable, HeaderVersion, Request, StrBytes, encode_request_header_into_buffer,
+    Decodable, HeaderVersion, Request, StrBytes, encode_request_header_into_buffer,
 };
 
 /// How long a reply may take before the test fails.

@@ -1,0 +1,181 @@
+//! ListOffsets: by time to the record, earliest, latest, the largest timestamp.
+
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
+use kafka_protocol::messages::{DeleteRecordsRequest, ListOffsetsRequest};
+use kop_handler::wire::batch::{Compression, NewRecord};
+use kop_tests::raw::Raw;
+
+use crate::kit::{
+    LIST_OFFSETS, advertised, append, batch_of, create, list_offset, list_offsets_request, now_ms,
+    start, topic_name,
+};
+
+/// A topic of two batches per codec-less topic: times 100, 200, 300 in one and 400, 350 in another, after a base.
+fn timed(raw: &mut Raw, topic: &str, codec: Compression) -> i64 {
+    create(raw, topic, 1, &[]);
+    let base = now_ms() - 100_000;
+    for times in [&[100, 200, 300][..], &[400, 350]] {
+        let records: Vec<_> = times
+            .iter()
+            .map(|time| NewRecord::new(base + time, None, Some(b"timed")))
+            .collect();
+        append(raw, topic, 0, batch_of(codec, &records));
+    }
+    base
+}
+
+/// Rows 10, 11 and 12.
+#[test]
+fn a_time_finds_the_first_record_at_or_after_it_with_that_records_time() {
+    let (_broker, mut raw) = start();
+    for codec in Compression::ALL {
+        let topic = format!("timed-{codec:?}");
+        let base = timed(&mut raw, &topic, codec);
+        let (min, max) =
+            advertised::<ListOffsetsRequest>(&mut raw).expect("ListOffsets is offered");
+        for version in min..=max {
+            for (asked, offset, found) in [
+                (0, 0, 100),
+                (100, 0, 100),
+                (101, 1, 200),
+                (250, 2, 300),
+                (301, 3, 400),
+                (375, 3, 400),
+                (400, 3, 400),
+            ] {
+                let answer = list_offset(&mut raw, version, &topic, base + asked);
+                assert_eq!(
+                    (answer.error_code, answer.offset, answer.timestamp),
+                    (0, offset, base + found),
+                    "{codec:?}, version {version}, time {asked}"
+                );
+            }
+            let none = list_offset(&mut raw, version, &topic, base + 401);
+            assert_eq!(
+                (none.error_code, none.offset, none.timestamp),
+                (0, -1, -1),
+                "version {version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn earliest_latest_and_the_largest_timestamp_are_found() {
+    let (_broker, mut raw) = start();
+    let base = timed(&mut raw, "ends", Compression::None);
+    for version in 1..=LIST_OFFSETS {
+        let earliest = list_offset(&mut raw, version, "ends", -2);
+        assert_eq!(
+            (earliest.error_code, earliest.offset, earliest.timestamp),
+            (0, 0, -1)
+        );
+        let latest = list_offset(&mut raw, version, "ends", -1);
+        assert_eq!(
+            (latest.error_code, latest.offset, latest.timestamp),
+            (0, 5, -1)
+        );
+        if version >= 7 {
+            let largest = list_offset(&mut raw, version, "ends", -3);
+            assert_eq!(
+                (largest.error_code, largest.offset, largest.timestamp),
+                (0, 3, base + 400)
+            );
+        }
+        if version >= 8 {
+            assert_eq!(
+                list_offset(&mut raw, version, "ends", -4).offset,
+                0,
+                "earliest local"
+            );
+        }
+        if version >= 9 {
+            let tiered = list_offset(&mut raw, version, "ends", -5);
+            assert_eq!(
+                (tiered.error_code, tiered.offset),
+                (0, -1),
+                "latest tiered: there is none"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_empty_partition_has_no_times() {
+    let (_broker, mut raw) = start();
+    create(&mut raw, "empty", 1, &[]);
+    for (asked, offset) in [(-2, 0), (-1, 0), (-3, -1), (0, -1)] {
+        let answer = list_offset(&mut raw, LIST_OFFSETS, "empty", asked);
+        assert_eq!(
+            (answer.error_code, answer.offset, answer.timestamp),
+            (0, offset, -1),
+            "time {asked}"
+        );
+    }
+}
+
+/// Row 13.
+#[test]
+fn version_0_is_not_advertised() {
+    let (_broker, mut raw) = start();
+    assert_eq!(
+        advertised::<ListOffsetsRequest>(&mut raw).map(|(min, _)| min),
+        Some(1)
+    );
+}
+
+/// Rows 17 and 34, as far as there are no open transactions.
+#[test]
+fn the_last_stable_offset_is_the_end_without_open_transactions() {
+    let (_broker, mut raw) = start();
+    timed(&mut raw, "stable", Compression::None);
+    for version in 2..=LIST_OFFSETS {
+        let reply = raw.call(version, &list_offsets_request("stable", -1, 1));
+        assert_eq!(reply.topics[0].partitions[0].offset, 5);
+    }
+}
+
+/// Row 18.
+#[test]
+fn the_start_moves_only_by_deletion_and_time_searches_stop_at_it() {
+    let (_broker, mut raw) = start();
+    let base = timed(&mut raw, "trimmed", Compression::None);
+    let partition = DeleteRecordsPartition::default()
+        .with_partition_index(0)
+        .with_offset(2);
+    let topic = DeleteRecordsTopic::default()
+        .with_name(topic_name("trimmed"))
+        .with_partitions(vec![partition]);
+    let request = DeleteRecordsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(10_000);
+    let reply = raw.call(2, &request);
+    let answer = &reply.topics[0].partitions[0];
+    assert_eq!((answer.error_code, answer.low_watermark), (0, 2));
+    assert_eq!(list_offset(&mut raw, LIST_OFFSETS, "trimmed", -2).offset, 2);
+    for (asked, offset, found) in [(0, 2, 300), (150, 2, 300), (350, 3, 400)] {
+        let answer = list_offset(&mut raw, LIST_OFFSETS, "trimmed", base + asked);
+        assert_eq!(
+            (answer.offset, answer.timestamp),
+            (offset, base + found),
+            "time {asked}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_partition_is_told_as_such() {
+    let (_broker, mut raw) = start();
+    create(&mut raw, "known", 1, &[]);
+    for version in 1..=LIST_OFFSETS {
+        assert_eq!(list_offset(&mut raw, version, "unknown", -1).error_code, 3);
+        let mut request = list_offsets_request("known", -1, 0);
+        request.topics[0].partitions[0].partition_index = 1;
+        assert_eq!(
+            raw.call(version, &request).topics[0].partitions[0].error_code,
+            3
+        );
+    }
+}
