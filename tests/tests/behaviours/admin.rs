@@ -220,7 +220,6 @@ fn a_brokers_configuration_is_described_in_every_version_and_secrets_are_null() 
                 .find(|c| &*c.name == key)
                 .and_then(|c| c.value.clone())
         };
-        assert!(value("log.retention.ms").is_some() || value("log.retention.hours").is_some());
         assert!(value("num.partitions").is_some(), "version {version}");
         for config in all.iter().filter(|c| c.is_sensitive) {
             assert_eq!(config.value, None, "{}", config.name);

@@ -74,8 +74,10 @@ pub fn create(raw: &mut Raw, name: &str, partitions: i32, configs: &[(&str, &str
     made.topic_id
 }
 
+/// Waits until Metadata names a leader for each partition and the leaders answer: a broker may tell of its leadership
+/// a moment before it takes it up.
 pub fn wait_for_leaders(raw: &mut Raw, name: &str, partitions: i32) -> MetadataResponseTopic {
-    eventually("leaders", Duration::from_secs(20), || {
+    let topic = eventually("leaders", Duration::from_secs(20), || {
         let topic = describe(raw, name, false);
         let ready = topic.error_code == 0
             && topic.partitions.len() == partitions as usize
@@ -84,7 +86,18 @@ pub fn wait_for_leaders(raw: &mut Raw, name: &str, partitions: i32) -> MetadataR
                 .iter()
                 .all(|p| p.error_code == 0 && p.leader_id.0 >= 0);
         ready.then_some(topic)
-    })
+    });
+    let mut request = list_offsets_request(name, -1, 0);
+    let asked = &mut request.topics[0].partitions;
+    *asked = (0..partitions)
+        .map(|index| asked[0].clone().with_partition_index(index))
+        .collect();
+    eventually("leaders that answer", Duration::from_secs(20), || {
+        let reply = raw.call(LIST_OFFSETS, &request);
+        let ready = reply.topics[0].partitions.iter().all(|p| p.error_code == 0);
+        ready.then_some(())
+    });
+    topic
 }
 
 /// What Metadata says of one topic.

@@ -25,7 +25,9 @@ const INVALID_RECORD: i16 = 87;
 /// A fresh producer id.
 #[track_caller]
 fn producer(raw: &mut Raw) -> (i64, i16) {
-    let request = InitProducerIdRequest::default().with_transaction_timeout_ms(60_000);
+    let request = InitProducerIdRequest::default()
+        .with_transactional_id(None)
+        .with_transaction_timeout_ms(60_000);
     let reply = raw.call(5, &request);
     assert_eq!(reply.error_code, 0);
     (reply.producer_id.0, reply.producer_epoch)
@@ -132,7 +134,9 @@ fn producer_ids_are_given_out_once_each_in_every_version() {
     assert_eq!(min, 0);
     let mut ids = Vec::new();
     for version in min..=max.min(5) {
-        let request = InitProducerIdRequest::default().with_transaction_timeout_ms(60_000);
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(60_000);
         let reply = raw.call(version, &request);
         assert_eq!(
             (reply.error_code, reply.producer_epoch),

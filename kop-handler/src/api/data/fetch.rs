@@ -24,12 +24,15 @@ use crate::api::{Answer, Call, Reply, Server};
 use crate::error::Fault;
 use crate::log::{Fetched, Isolation, Partition, Read, Wake};
 use crate::wire::WireError;
+use crate::wire::batch::Compression;
 use crate::wire::fetch::{FetchPartition, FetchReply, FetchTopic};
 
 /// First version with sessions and an error for the whole.
 const WITH_SESSIONS: i16 = 7;
 /// First version that names topics by id.
 const BY_TOPIC_ID: i16 = 13;
+/// First version that may carry zstd (KIP-110).
+const WITH_ZSTD: i16 = 10;
 /// First version that says who replicates in a tagged field.
 const WITH_REPLICA_STATE: i16 = 15;
 
@@ -50,6 +53,7 @@ struct Terms {
     max_bytes: usize,
     max_wait: Duration,
     is_follower: bool,
+    reads_zstd: bool,
 }
 
 pub(crate) async fn handle(server: &Arc<Server>, call: &Call, request: FetchRequest) -> FetchReply {
@@ -60,7 +64,7 @@ pub(crate) async fn handle(server: &Arc<Server>, call: &Call, request: FetchRequ
         Ok(plan) => plan,
         Err(fault) => return refusal(&fault),
     };
-    let opened = open(server, &mut plan, terms.is_follower).await;
+    let opened = open(server, &mut plan, &terms).await;
     let results = read(server, plan.partitions(), opened, &terms).await;
 
     let partitions = plan.partitions().to_vec();
@@ -114,6 +118,7 @@ fn terms(server: &Server, version: i16, request: &FetchRequest) -> Terms {
                 .min(server.limits.max_fetch_wait_ms),
         ),
         is_follower: replica.0 >= 0,
+        reads_zstd: version >= WITH_ZSTD,
     }
 }
 
@@ -167,10 +172,10 @@ fn ask(version: i16, request: FetchRequest) -> Ask {
 async fn open(
     server: &Server,
     plan: &mut Plan,
-    is_follower: bool,
+    terms: &Terms,
 ) -> Vec<Result<Arc<Partition>, Fault>> {
     let partitions = plan.partitions_mut();
-    if is_follower {
+    if terms.is_follower {
         let fault = || Fault::NotLeader("no broker replicates another here".to_owned());
         return partitions.iter().map(|_| Err(fault())).collect();
     }
@@ -221,6 +226,7 @@ async fn open(
         .iter()
         .map(|partition| match &partition.open {
             Some(open) => partitions::check_leader_epoch(open, partition.leader_epoch)
+                .and_then(|()| check_compression(open, terms))
                 .map(|()| Arc::clone(open)),
             None => Err(Fault::UnknownTopicOrPartition(String::new())),
         })
@@ -234,6 +240,17 @@ async fn open(
         }
     }
     opened
+}
+
+/// A reader that cannot know zstd gets nothing of a topic whose batches are all zstd.
+fn check_compression(partition: &Partition, terms: &Terms) -> Result<(), Fault> {
+    if !terms.reads_zstd && partition.settings().compression == Some(Compression::Zstd) {
+        return Err(Fault::UnsupportedCompression(
+            "the topic is compressed with zstd, which this version of Fetch cannot carry"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Reads until there is enough, something is wrong, or the time is over.
