@@ -146,3 +146,25 @@ fn a_missing_file_is_one_line() {
     );
     assert_eq!(text.lines().count(), 1);
 }
+
+#[test]
+fn the_embedded_broker_is_given_its_settings_in_its_units() {
+    let text = "journalSyncData=false\nmaxMessageSize=2048\nmanagedLedgerMaxEntriesPerLedger=7\n\
+                managedLedgerMaxSizePerLedgerMbytes=3\nmanagedLedgerMinLedgerRolloverTimeMinutes=2\n\
+                managedLedgerMaxLedgerRolloverTimeMinutes=5\nclusterName=c\nadvertisedAddress=h\n\
+                webServicePort=81";
+    let embedded = load(text, Some("/d"), &[]).unwrap().embedded();
+    assert_eq!(embedded.data_dir, PathBuf::from("/d"));
+    assert_eq!(
+        (embedded.cluster_name.as_str(), embedded.broker_id.as_str()),
+        ("c", "h:81")
+    );
+    assert!(!embedded.sync_data);
+    assert_eq!(embedded.max_message_size, 2048);
+    assert_eq!(embedded.max_ledger_entries, 7);
+    assert_eq!(embedded.max_ledger_bytes, 3 * 1024 * 1024);
+    assert_eq!(
+        (embedded.min_rollover_ms, embedded.max_rollover_ms),
+        (120_000, 300_000)
+    );
+}

@@ -3,17 +3,29 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use handler_api::{
     ApiError, AppendRequest, Appended, ErrorCode, Handle, Handler, HostServices, Level, Owner,
     Position, ReadAnswer, ReadRequest, Reply,
 };
 use host_shim::config::HostConfig;
+use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
 use host_shim::events::EventSink;
 use host_shim::host::{Broker, BrokerHost, BrokerServices};
 use host_shim::loader;
 use host_shim::sim::SimHost;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::{
+    FetchRequest, MetadataRequest, ProduceRequest, RequestHeader, ResponseHeader, TopicName,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use kafka_protocol::records::{
+    Compression, Record, RecordBatchDecoder, RecordBatchEncoder, RecordEncodeOptions, TimestampType,
+};
 use probe_handler::{Ask, PARTITION, Question, Said};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -284,16 +296,131 @@ async fn kafka_and_echo_live_in_one_process() {
     }
 }
 
+/// Sends one request and decodes its reply.
+async fn call<R: Request>(address: &str, version: i16, request: R) -> R::Response {
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(1);
+    let mut bytes = BytesMut::new();
+    let header_version = R::header_version(version);
+    header.encode(&mut bytes, header_version).unwrap();
+    request.encode(&mut bytes, version).unwrap();
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_i32(bytes.len() as i32).await.unwrap();
+    socket.write_all(&bytes).await.unwrap();
+    let length = socket.read_i32().await.unwrap();
+    let mut reply = vec![0; length as usize];
+    socket.read_exact(&mut reply).await.unwrap();
+    let mut reply = Bytes::from(reply);
+    let header_version = R::Response::header_version(version);
+    ResponseHeader::decode(&mut reply, header_version).unwrap();
+    let response = R::Response::decode(&mut reply, version).unwrap();
+    assert!(reply.is_empty());
+    response
+}
+
+/// One record, as a client would send it.
+fn batch(value: &'static str) -> Bytes {
+    let record = Record {
+        transactional: false,
+        control: false,
+        delete_horizon: false,
+        partition_leader_epoch: 0,
+        producer_id: -1,
+        producer_epoch: -1,
+        timestamp_type: TimestampType::Creation,
+        offset: 0,
+        sequence: -1,
+        timestamp: 1_700_000_000_000,
+        key: None,
+        value: Some(Bytes::from_static(value.as_bytes())),
+        headers: Default::default(),
+    };
+    let options = RecordEncodeOptions {
+        version: 2,
+        compression: Compression::None,
+    };
+    let mut bytes = BytesMut::new();
+    RecordBatchEncoder::encode(&mut bytes, [&record], &options).unwrap();
+    bytes.freeze()
+}
+
+/// Creates a topic by asking for it, appends two batches and reads them back.
+async fn produce_and_fetch(address: &str) {
+    let name = TopicName(StrBytes::from_static_str("t"));
+    for attempt in 0.. {
+        let topic = MetadataRequestTopic::default().with_name(Some(name.clone()));
+        let request = MetadataRequest::default()
+            .with_topics(Some(vec![topic]))
+            .with_allow_auto_topic_creation(true);
+        let response = call(address, 4, request).await;
+        if response.topics[0].error_code == 0 {
+            break;
+        }
+        assert!(attempt < 100, "{response:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for (offset, value) in [(0, "one"), (1, "two")] {
+        let partition = PartitionProduceData::default().with_records(Some(batch(value)));
+        let topic = TopicProduceData::default()
+            .with_name(name.clone())
+            .with_partition_data(vec![partition]);
+        let request = ProduceRequest::default()
+            .with_acks(-1)
+            .with_timeout_ms(10_000)
+            .with_topic_data(vec![topic]);
+        let response = call(address, 7, request).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!((partition.error_code, partition.base_offset), (0, offset));
+    }
+    let partition = FetchPartition::default()
+        .with_fetch_offset(0)
+        .with_partition_max_bytes(1 << 20);
+    let topic = FetchTopic::default()
+        .with_topic(name)
+        .with_partitions(vec![partition]);
+    let request = FetchRequest::default()
+        .with_max_wait_ms(1000)
+        .with_min_bytes(1)
+        .with_topics(vec![topic]);
+    let response = call(address, 4, request).await;
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!((partition.error_code, partition.high_watermark), (0, 2));
+    let mut records = partition.records.clone().unwrap();
+    let mut values = Vec::new();
+    while !records.is_empty() {
+        let set = RecordBatchDecoder::decode(&mut records).unwrap();
+        let found = set.records.into_iter();
+        values.extend(found.map(|record| (record.offset, record.value.unwrap())));
+    }
+    let expected = [
+        (0, Bytes::from_static(b"one")),
+        (1, Bytes::from_static(b"two")),
+    ];
+    assert_eq!(values, expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kafka_runs_on_the_services_of_an_embedding_program() {
     let memory: Arc<dyn BrokerServices> = Arc::new(memory::Memory::default());
     let named = [("messagingProtocols", "kafka")];
     let (broker, _directory) = broker(&["kop_handler"], memory, &named).await;
-    assert_eq!(
-        api_versions(&broker.address("kafka").unwrap()).await,
-        (77, 0)
-    );
+    produce_and_fetch(&broker.address("kafka").unwrap()).await;
     assert!(broker.stop().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_runs_on_the_embedded_store_and_on_the_simulated_one() {
+    let data = tempfile::tempdir().unwrap();
+    let store = EmbeddedBroker::open(EmbeddedConfig::new(data.path())).unwrap();
+    let sim = SimHost::new(1);
+    for services in [Arc::new(store) as Arc<dyn BrokerServices>, Arc::new(sim)] {
+        let named = [("messagingProtocols", "kafka")];
+        let (broker, _directory) = broker(&["kop_handler"], services, &named).await;
+        produce_and_fetch(&broker.address("kafka").unwrap()).await;
+        assert!(broker.stop().await);
+    }
 }
 
 fn prepare_error(plugins: &[&str], extra: &[(&str, &[u8])], pairs: &[(&str, &str)]) -> String {
