@@ -280,9 +280,14 @@ fn join(mut pieces: Vec<Bytes>) -> Bytes {
 
 /// Remembers how far the cleaning came, with the new times of the ledgers.
 async fn note_end(partition: &Arc<Partition>, end: i64) -> Result<(), Fault> {
+    let start = partition.log_start_offset();
     let change = PropertiesChange {
         handle: Some(partition.handle().into()),
-        set: [(snapshot::CLEAN_END.to_owned(), end.to_string())].into(),
+        set: [
+            (snapshot::CLEAN_END.to_owned(), end.to_string()),
+            (snapshot::LOG_START.to_owned(), start.to_string()),
+        ]
+        .into(),
         remove: Vec::new(),
     };
     partition
@@ -293,6 +298,8 @@ async fn note_end(partition: &Arc<Partition>, end: i64) -> Result<(), Fault> {
     let now_ms = partition.shared.clock.monotonic_ms();
     let mut state = partition.lock();
     state.clean_end = end;
+    state.log_start = state.log_start.max(start);
+    partition.set_cleaned();
     if !state.unsaved.ledgers.is_empty() {
         state.unsaved.since_ms.get_or_insert(now_ms);
         drop(state);

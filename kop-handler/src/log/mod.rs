@@ -246,7 +246,7 @@ impl Logs {
     /// The host's [`handler_api::ledger::StartMoved`].
     pub fn start_moved(&self, handle: Handle, start_index: i64) {
         if let Some(partition) = self.by_handle(handle) {
-            partition.raise_start(start_index);
+            partition.host_starts_at(start_index);
         }
     }
 

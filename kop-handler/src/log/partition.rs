@@ -33,6 +33,9 @@ pub struct Partition {
     end: AtomicI64,
     /// First offset that exists.
     start: AtomicI64,
+    /// Whether it was cleaned once: then the host's first message may be one behind the first offset, since cleaning
+    /// leaves gaps, and the start is what is stored beside the entries.
+    was_cleaned: AtomicBool,
     settings: RwLock<Arc<TopicSettings>>,
     state: Mutex<State>,
     pub(super) positions: Mutex<Positions>,
@@ -85,7 +88,9 @@ impl Partition {
         bounds: (i64, i64),
         restored: Restored,
     ) -> Self {
-        let (start, end) = bounds;
+        let (host_start, end) = bounds;
+        let was_cleaned = restored.clean_end > 0;
+        let start = if was_cleaned { 0 } else { host_start };
         Self {
             name,
             handle,
@@ -94,12 +99,13 @@ impl Partition {
             is_listed: AtomicBool::new(false),
             end: AtomicI64::new(end),
             start: AtomicI64::new(start.max(restored.log_start.min(end))),
+            was_cleaned: AtomicBool::new(was_cleaned),
             settings: RwLock::new(Arc::new(settings)),
             state: Mutex::new(State {
                 producers: restored.producers,
                 pendings: Pendings::default(),
                 times: restored.times,
-                taken_in: restored.end_offset.unwrap_or(start),
+                taken_in: restored.end_offset.unwrap_or(host_start),
                 log_start: restored.log_start,
                 clean_end: restored.clean_end,
                 unsaved: Unsaved::default(),
@@ -207,6 +213,18 @@ impl Partition {
     /// The start is at least here.
     pub(super) fn raise_start(&self, start: i64) {
         self.start.fetch_max(start, Ordering::AcqRel);
+    }
+
+    /// The host's first message is here.
+    pub(super) fn host_starts_at(&self, start: i64) {
+        if !self.was_cleaned.load(Ordering::Acquire) {
+            self.raise_start(start);
+        }
+    }
+
+    /// From now on the start is what is stored, not what the host says.
+    pub(super) fn set_cleaned(&self) {
+        self.was_cleaned.store(true, Ordering::Release);
     }
 
     /// Marks it dead and wakes who waits. Returns whether it lived.

@@ -123,7 +123,7 @@ fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetch
     let partition = &read.partition;
     let end = answer.end_index + 1;
     partition.raise_end(end);
-    partition.raise_start(answer.start_index);
+    partition.host_starts_at(answer.start_index);
     let log_start_offset = partition.log_start_offset();
     if read.offset > end || read.offset < log_start_offset {
         return Err(out_of_range(partition, read.offset));

@@ -145,11 +145,15 @@ impl Logs {
             Some(partition) => {
                 partition.set_settings(settings.clone());
                 let upkeep = partition.upkeep.lock().await;
-                let (times, log_start) = {
+                let known = {
                     let state = partition.lock();
-                    (state.times.clone(), state.log_start)
+                    Known {
+                        times: state.times.clone(),
+                        log_start: state.log_start,
+                        was_cleaned: state.clean_end > 0,
+                    }
                 };
-                let start = retain(&self.shared, handle, &settings, &times, log_start).await?;
+                let start = retain(&self.shared, handle, &settings, &known).await?;
                 if let Some(start) = start {
                     moved(&partition, start);
                 }
@@ -163,18 +167,23 @@ impl Logs {
             }
             None => {
                 let restored = snapshot::restore(&opened.properties, opened.end_index + 1);
-                retain(
-                    &self.shared,
-                    handle,
-                    &settings,
-                    &restored.times,
-                    restored.log_start,
-                )
-                .await?;
+                let known = Known {
+                    times: restored.times,
+                    log_start: restored.log_start,
+                    was_cleaned: restored.clean_end > 0,
+                };
+                retain(&self.shared, handle, &settings, &known).await?;
             }
         }
         Ok(())
     }
+}
+
+/// What is known of a partition beside its ledgers.
+struct Known {
+    times: TimeIndex,
+    log_start: i64,
+    was_cleaned: bool,
 }
 
 /// Rolls and trims one managed ledger; answers the first offset if anything was trimmed.
@@ -182,15 +191,20 @@ async fn retain(
     shared: &Shared,
     handle: HandleRef,
     settings: &TopicSettings,
-    times: &TimeIndex,
-    log_start: i64,
+    known: &Known,
 ) -> Result<Option<i64>, Fault> {
     let ledgers = shared
         .host
         .control::<DescribeLedgers>(&handle)
         .await?
         .ledgers;
-    let plan = retention::plan(settings, &ledgers, times, log_start, shared.clock.now_ms());
+    let plan = retention::plan(
+        settings,
+        &ledgers,
+        &known.times,
+        known.log_start,
+        shared.clock.now_ms(),
+    );
     let mut before_index = plan.trim_before;
     if plan.roll
         && let Err(error) = shared.host.control::<Rollover>(&handle).await
@@ -201,18 +215,43 @@ async fn retain(
     let Some(before_index) = before_index else {
         return Ok(None);
     };
+    if known.was_cleaned && before_index > known.log_start {
+        // The host will name the first message that is left, which cleaning may have moved away from the first offset.
+        store_start(shared, handle, before_index).await?;
+    }
     let request = TrimRequest {
         handle: Some(handle),
         before_index,
     };
     let opened = shared.host.control::<Trim>(&request).await?;
-    Ok(Some(opened.start_index))
+    Ok(Some(if known.was_cleaned {
+        before_index
+    } else {
+        opened.start_index
+    }))
+}
+
+/// Makes the first offset durable.
+async fn store_start(shared: &Shared, handle: HandleRef, start: i64) -> Result<(), ApiError> {
+    let change = PropertiesChange {
+        handle: Some(handle),
+        set: HashMap::from([(snapshot::LOG_START.to_owned(), start.to_string())]),
+        remove: Vec::new(),
+    };
+    shared
+        .host
+        .control::<UpdateLedgerProperties>(&change)
+        .await
+        .map(|_| ())
 }
 
 /// The start moved: what is known of the head goes.
 fn moved(partition: &Arc<Partition>, start: i64) {
     partition.raise_start(start);
     let mut state = partition.lock();
+    if state.clean_end > 0 {
+        state.log_start = state.log_start.max(start);
+    }
     let gone = state.times.trim(start);
     if gone.is_empty() {
         return;
@@ -347,12 +386,7 @@ pub(super) async fn delete_records(
     let host = &partition.shared.host;
     let handle = Some(partition.handle().into());
     // First the promise, then the space: a host that trims whole ledgers only may give up less.
-    let change = PropertiesChange {
-        handle,
-        set: HashMap::from([(snapshot::LOG_START.to_owned(), before.to_string())]),
-        remove: Vec::new(),
-    };
-    host.control::<UpdateLedgerProperties>(&change)
+    store_start(&partition.shared, partition.handle().into(), before)
         .await
         .map_err(|error| ended(partition, error))?;
     partition.lock().log_start = before;

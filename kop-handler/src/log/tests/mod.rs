@@ -2,6 +2,7 @@
 
 mod append;
 mod clean;
+mod embedded;
 mod read;
 mod reload;
 mod search;
