@@ -31,6 +31,8 @@ pub enum What {
         from: i64,
         /// Most entries.
         limit: u64,
+        /// Whether the records of each batch are printed too.
+        records: bool,
     },
     /// Groups and their committed offsets.
     Groups,
@@ -72,7 +74,12 @@ pub fn inspect(inspection: &Inspection, out: &mut dyn Write) -> Result<u64, Insp
     match &inspection.what {
         What::Topics => printer.topics()?,
         What::Ledgers => printer.ledgers()?,
-        What::Entries { topic, from, limit } => printer.entries(topic, *from, *limit)?,
+        What::Entries {
+            topic,
+            from,
+            limit,
+            records,
+        } => printer.entries(topic, *from, *limit, *records)?,
         What::Groups => printer.groups()?,
         What::Metadata => printer.metadata()?,
     }
@@ -238,7 +245,13 @@ impl Printer<'_> {
         }
     }
 
-    fn entries(&mut self, topic: &str, from: i64, limit: u64) -> Result<(), InspectError> {
+    fn entries(
+        &mut self,
+        topic: &str,
+        from: i64,
+        limit: u64,
+        with_records: bool,
+    ) -> Result<(), InspectError> {
         let mut left = limit;
         for owner in self.named(topic)? {
             writeln!(self.out, "partition {}", self.store.name(owner))?;
@@ -270,7 +283,7 @@ impl Printer<'_> {
                                 header.length,
                                 timestamp(header.time_ms)
                             )?;
-                            for line in kafka::describe(&payload, header.base()) {
+                            for line in kafka::describe(&payload, header.base(), with_records) {
                                 writeln!(self.out, "  {line}")?;
                             }
                         }
@@ -356,10 +369,27 @@ fn owners(
 /// Text as it is, other bytes escaped, long ones cut.
 fn printable(bytes: &[u8]) -> String {
     let shown = bytes.get(..PRINTED_BYTES).unwrap_or(bytes);
-    let mut text: String = match std::str::from_utf8(shown) {
-        Ok(text) => text.escape_debug().to_string(),
-        Err(_) => shown.escape_ascii().to_string(),
+    let whole = match std::str::from_utf8(shown) {
+        Ok(text) => Some(text),
+        // Cut within a character.
+        Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => shown
+            .get(..error.valid_up_to())
+            .and_then(|shown| std::str::from_utf8(shown).ok()),
+        Err(_) => None,
     };
+    let mut text = String::new();
+    match whole {
+        Some(shown) => {
+            for character in shown.chars() {
+                if character.is_control() {
+                    text.extend(character.escape_default());
+                } else {
+                    text.push(character);
+                }
+            }
+        }
+        None => text = shown.escape_ascii().to_string(),
+    }
     if shown.len() < bytes.len() {
         let _ = write!(text, "… ({} bytes)", bytes.len());
     }

@@ -78,6 +78,9 @@ enum Part {
         /// Most entries.
         #[arg(long, default_value_t = 100)]
         limit: u64,
+        /// Print the records of each batch too, unless it is compressed.
+        #[arg(long)]
+        records: bool,
     },
     /// Consumer groups and their committed offsets.
     Groups,
@@ -110,7 +113,17 @@ fn print(arguments: Inspect) -> Result<ExitCode, Box<dyn Error>> {
     let what = match arguments.part {
         None | Some(Part::Topics) => What::Topics,
         Some(Part::Ledgers) => What::Ledgers,
-        Some(Part::Entries { topic, from, limit }) => What::Entries { topic, from, limit },
+        Some(Part::Entries {
+            topic,
+            from,
+            limit,
+            records,
+        }) => What::Entries {
+            topic,
+            from,
+            limit,
+            records,
+        },
         Some(Part::Groups) => What::Groups,
         Some(Part::Metadata) => What::Metadata,
     };

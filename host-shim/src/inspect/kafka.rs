@@ -163,8 +163,8 @@ fn codec(attributes: i16) -> &'static str {
     }
 }
 
-/// Lines that describe the batch of an entry, whose first message has the index `base`.
-pub(super) fn describe(payload: &[u8], base: i64) -> Vec<String> {
+/// Lines that describe the batch of an entry, whose first message has the index `base`, and its records if wanted.
+pub(super) fn describe(payload: &[u8], base: i64, with_records: bool) -> Vec<String> {
     let Some((batch, header)) = batch(payload).and_then(|batch| Some((batch, header(batch)?)))
     else {
         return vec!["no record batch of format 2".into()];
@@ -202,6 +202,9 @@ pub(super) fn describe(payload: &[u8], base: i64) -> Vec<String> {
         line += " LENGTH WRONG";
     }
     let mut lines = vec![line];
+    if !with_records {
+        return lines;
+    }
     for record in records(batch).unwrap_or_default() {
         let text = |bytes: Option<&[u8]>| bytes.map_or_else(|| "null".into(), printable);
         lines.push(format!(

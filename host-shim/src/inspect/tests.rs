@@ -74,6 +74,7 @@ fn entries(topic: &str, from: i64, limit: u64) -> What {
         topic: topic.into(),
         from,
         limit,
+        records: true,
     }
 }
 
@@ -388,7 +389,12 @@ fn times_are_printed_in_utc() {
 
 #[test]
 fn what_is_printed_is_short_and_has_no_control_characters() {
-    assert_eq!(printable(b"a\nb"), "a\\nb");
+    assert_eq!(printable(b"{\"a\":\n1}"), "{\"a\":\\n1}");
+    assert_eq!(
+        printable("ü".repeat(100).as_bytes()),
+        format!("{}… (200 bytes)", "ü".repeat(60))
+    );
+    assert!(printable(format!("x{}", "ü".repeat(100)).as_bytes()).starts_with("xüü"));
     assert_eq!(printable(&[0xff, b'x']), "\\xffx");
     assert!(printable(&[b'x'; 1000]).ends_with("… (1000 bytes)"));
 }
