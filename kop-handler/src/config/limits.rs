@@ -42,6 +42,18 @@ pub struct Limits {
     pub refusal_log_lines_per_minute: u32,
     /// Topics that have metric series of their own; further ones share one series.
     pub max_metric_topics: usize,
+    /// Topics that the view keeps; one more and it starts anew. One takes about half a kilobyte.
+    pub max_cached_topics: usize,
+    /// Partitions whose remote owner is remembered; one more and it starts anew.
+    pub max_cached_owners: usize,
+    /// Topics that Metadata requests create at the same time; a further one is not started, and its client asks again.
+    pub max_auto_creations: usize,
+    /// Changes of topics that one request, or one listing, makes at the same time.
+    pub max_topic_changes_at_once: usize,
+    /// Partitions that one request may create, as in Kafka's controller.
+    pub max_created_partitions: u32,
+    /// Partitions in one page of DescribeTopicPartitions (Kafka: `max.request.partition.size.limit`).
+    pub max_partitions_per_page: u32,
     /// Groups in one partition of the offsets topic.
     pub max_groups_per_shard: usize,
     /// Records that one decision of a coordinator may make; longer work is done in several.
@@ -88,6 +100,12 @@ impl Limits {
             max_fetch_wait_ms: 300_000,
             refusal_log_lines_per_minute: 60,
             max_metric_topics: 1_000,
+            max_cached_topics: 200_000,
+            max_cached_owners: 200_000,
+            max_auto_creations: 1_000,
+            max_topic_changes_at_once: 16,
+            max_created_partitions: 10_000,
+            max_partitions_per_page: 2_000,
             max_groups_per_shard: 100_000,
             max_decision_records: 5_000,
             max_waiting_for_load: 10_000,

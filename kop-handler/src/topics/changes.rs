@@ -18,10 +18,6 @@ use super::names::{can_collide, namespace_of, unify_collisions};
 use super::topic::{Topic, properties};
 use crate::error::Fault;
 
-/// Most partitions that one request may create, as in Kafka's controller.
-pub const MAX_PARTITIONS_PER_REQUEST: u32 = 10_000;
-/// Most topics being created by Metadata requests at once; one more is not started, and its client asks again.
-const MAX_CREATIONS: usize = 1_000;
 /// Tries of a change whose topic is changed by others meanwhile.
 const CHANGE_TRIES: usize = 5;
 
@@ -126,7 +122,8 @@ impl Topics {
         }
         let done = {
             let mut creating = self.creating.lock();
-            if creating.contains_key(&full_name) || creating.len() >= MAX_CREATIONS {
+            if creating.contains_key(&full_name) || creating.len() >= self.limits.max_auto_creations
+            {
                 return AutoCreation::Started;
             }
             let (done, running) = watch::channel(false);

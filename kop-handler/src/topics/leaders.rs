@@ -11,7 +11,7 @@ use handler_api::{ErrorCode, capability};
 
 use super::names::split_partition;
 use super::nodes::{Advertised, Node};
-use super::{MAX_CACHED_OWNERS, Topic, Topics};
+use super::{Topic, Topics};
 use crate::error::Fault;
 
 /// Kept lookups.
@@ -214,7 +214,7 @@ impl Topics {
                 if let Ok(owner) = &owner
                     && owners.events == since
                 {
-                    if owners.known.len() >= MAX_CACHED_OWNERS {
+                    if owners.known.len() >= self.limits.max_cached_owners {
                         owners.known.clear();
                     }
                     owners.known.insert(name.clone(), Arc::clone(owner));

@@ -20,7 +20,7 @@ use handler_api::Host;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Limits};
 
 use self::configs::ServerDefaults;
 use self::leaders::Owners;
@@ -28,14 +28,9 @@ use self::names::Names;
 use self::nodes::Advertised;
 use self::view::Cache;
 
-pub use self::changes::{AutoCreation, MAX_PARTITIONS_PER_REQUEST};
+pub use self::changes::AutoCreation;
 pub use self::leaders::Leaders;
 pub use self::topic::{ID_PROPERTY, Topic};
-
-/// Most topics that the view keeps; one more and it starts anew. A topic takes about half a kilobyte.
-const MAX_CACHED_TOPICS: usize = 200_000;
-/// Most partitions whose remote owner is remembered; one more and it starts anew.
-const MAX_CACHED_OWNERS: usize = 200_000;
 
 /// The view of all topics; shared by every room that needs one.
 pub struct Topics {
@@ -48,6 +43,7 @@ pub struct Topics {
     manage_system_topics: bool,
     defaults: ServerDefaults,
     cluster_id: String,
+    limits: Limits,
     cache: RwLock<Cache>,
     owners: RwLock<Owners>,
     local: Arc<Advertised>,
@@ -64,6 +60,8 @@ impl Topics {
             &config.kafka_metadata_tenant,
             &config.kafka_metadata_namespace,
         );
+        let limits = Limits::new(config);
+        let max_cached_topics = limits.max_cached_topics;
         let local = Advertised::new(config.listeners.iter().map(|listener| {
             let advertised = &listener.advertised;
             (&*listener.name, advertised.host.as_str(), advertised.port)
@@ -82,7 +80,8 @@ impl Topics {
             manage_system_topics: config.kafka_manage_system_namespaces,
             defaults: ServerDefaults::new(config),
             cluster_id: config.cluster_name.clone(),
-            cache: RwLock::default(),
+            limits,
+            cache: RwLock::new(Cache::new(max_cached_topics)),
             owners: RwLock::default(),
             local: Arc::new(local),
             creating: Mutex::default(),

@@ -14,17 +14,13 @@ use handler_api::topics::{
 };
 use uuid::Uuid;
 
+use super::Topics;
 use super::names::namespace_of;
 use super::topic::{ID_PROPERTY, Topic};
-use super::{MAX_CACHED_TOPICS, Topics};
 use crate::error::Fault;
 
-/// Most topics that events may leave dirty before everything is forgotten instead.
-const MAX_DIRTY: usize = MAX_CACHED_TOPICS;
 /// Readings after which a list is answered although topics keep changing.
 const LIST_ROUNDS: usize = 3;
-/// Topics without an id that get one at the same time.
-const ID_ASSIGNMENTS_AT_ONCE: usize = 32;
 
 /// What is known of topics.
 #[derive(Default)]
@@ -41,9 +37,19 @@ pub(super) struct Cache {
     events: u64,
     /// Number of the last event that named no topic and so meant all.
     wiped: u64,
+    /// Most topics kept, and most that events may leave dirty before everything is forgotten instead.
+    most: usize,
 }
 
 impl Cache {
+    /// Nothing known yet.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
+    }
+
     fn is_current(&self, full_name: &str, since: u64) -> bool {
         self.wiped <= since
             && self
@@ -57,7 +63,7 @@ impl Cache {
         if !self.is_current(&topic.full_name, since) {
             return;
         }
-        if self.topics.len() >= MAX_CACHED_TOPICS && !self.topics.contains_key(&topic.full_name) {
+        if self.topics.len() >= self.most && !self.topics.contains_key(&topic.full_name) {
             self.wipe();
         }
         self.remove(&topic.full_name);
@@ -85,17 +91,18 @@ impl Cache {
     }
 
     fn wipe(&mut self) {
-        let (events, wiped) = (self.events, self.wiped);
+        let (events, wiped, most) = (self.events, self.wiped, self.most);
         *self = Self {
             events,
             wiped,
+            most,
             ..Self::default()
         };
     }
 
     fn changed(&mut self, names: &[String]) {
         self.events += 1;
-        if names.is_empty() || self.dirty.len() + names.len() > MAX_DIRTY {
+        if names.is_empty() || self.dirty.len() + names.len() > self.most {
             self.wiped = self.events;
             self.wipe();
             return;
@@ -344,7 +351,7 @@ impl Topics {
     ) -> Result<Vec<Option<Arc<Topic>>>, Fault> {
         stream::iter(topics)
             .map(|topic| self.identify(topic))
-            .buffered(ID_ASSIGNMENTS_AT_ONCE)
+            .buffered(self.limits.max_topic_changes_at_once)
             .collect::<Vec<_>>()
             .await
             .into_iter()
@@ -405,4 +412,68 @@ impl Topics {
 
 fn unknown(name: &str) -> Fault {
     Fault::UnknownTopicOrPartition(format!("The topic '{name}' does not exist."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::topics::names::Names;
+
+    fn topic(number: u128) -> Arc<Topic> {
+        let host = HostTopic {
+            name: format!("persistent://public/default/t{number}"),
+            found: true,
+            partitions: 1,
+            properties: HashMap::from([(
+                ID_PROPERTY.to_owned(),
+                Uuid::from_u128(number).to_string(),
+            )]),
+            created_ms: 0,
+        };
+        let names = Names::new("public", "default", "public", "__kafka");
+        Arc::new(Topic::from_host(&names, &host).unwrap().unwrap())
+    }
+
+    #[test]
+    fn the_cache_starts_anew_before_it_outgrows_its_bound() {
+        let mut cache = Cache::new(3);
+        for number in 1..=3 {
+            cache.keep(&topic(number), 0);
+        }
+        cache.keep(&topic(3), 0);
+        assert_eq!(cache.topics.len(), 3);
+        cache.keep(&topic(4), 0);
+        assert_eq!(
+            (cache.topics.len(), cache.by_id.len(), cache.by_name.len()),
+            (1, 1, 1)
+        );
+        // So do names that changed and that nobody asks for again.
+        for number in 5..=9 {
+            cache.changed(&[topic(number).full_name.clone()]);
+        }
+        assert!(cache.dirty.len() <= 3, "{}", cache.dirty.len());
+        assert!(!cache.listed);
+    }
+
+    #[test]
+    fn a_read_from_before_an_event_is_not_kept() {
+        let mut cache = Cache::new(10);
+        let since = cache.events;
+        cache.changed(&[topic(1).full_name.clone()]);
+        cache.keep(&topic(1), since);
+        assert!(cache.topics.is_empty());
+        cache.keep_absent(&topic(1).full_name, since);
+        assert_eq!(cache.dirty.len(), 1, "it still has to be read again");
+        cache.keep(&topic(1), cache.events);
+        assert_eq!((cache.topics.len(), cache.dirty.len()), (1, 0));
+        let since = cache.events;
+        cache.changed(&[]);
+        cache.keep(&topic(1), since);
+        assert!(
+            cache.topics.is_empty(),
+            "an event that names none means all"
+        );
+    }
 }

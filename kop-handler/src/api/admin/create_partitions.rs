@@ -14,8 +14,8 @@ use kafka_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse
 use super::{check_replicas, deadline, message, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
+use crate::topics::Topic;
 use crate::topics::nodes::Node;
-use crate::topics::{MAX_PARTITIONS_PER_REQUEST, Topic};
 
 pub(crate) async fn handle(
     server: &Arc<Server>,
@@ -29,7 +29,7 @@ pub(crate) async fn handle(
     }
     let mut seen = HashSet::new();
     let deadline = deadline(request.timeout_ms);
-    let mut room = MAX_PARTITIONS_PER_REQUEST;
+    let mut room = server.limits.max_created_partitions;
     let mut results = Vec::new();
     for topic in request
         .topics

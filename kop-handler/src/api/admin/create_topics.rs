@@ -17,10 +17,9 @@ use kafka_protocol::messages::create_topics_response::{
 use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse, TopicName};
 use uuid::Uuid;
 
-use super::{CHANGES_AT_ONCE, check_replicas, deadline, message, text, topic_configs, until};
+use super::{check_replicas, deadline, message, text, topic_configs, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
-use crate::topics::MAX_PARTITIONS_PER_REQUEST;
 use crate::topics::configs::Overrides;
 use crate::topics::nodes::Node;
 
@@ -62,7 +61,7 @@ pub(crate) async fn handle(
         .iter()
         .filter_map(|(_, plan)| plan.as_ref().ok())
         .fold(0_u32, |total, plan| total.saturating_add(plan.partitions));
-    let too_many = total > MAX_PARTITIONS_PER_REQUEST;
+    let too_many = total > server.limits.max_created_partitions;
     let deadline = deadline(request.timeout_ms);
     let results = stream::iter(plans)
         .map(|(name, plan)| async move {
@@ -82,7 +81,7 @@ pub(crate) async fn handle(
             };
             answer(server, call.version, name, result)
         })
-        .buffered(CHANGES_AT_ONCE)
+        .buffered(server.limits.max_topic_changes_at_once)
         .collect()
         .await;
     CreateTopicsResponse::default().with_topics(results)

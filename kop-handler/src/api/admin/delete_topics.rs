@@ -14,7 +14,7 @@ use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
 use uuid::Uuid;
 
-use super::{CHANGES_AT_ONCE, deadline, message, text, until};
+use super::{deadline, message, text, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::Topic;
@@ -56,7 +56,7 @@ pub(crate) async fn handle(
             };
             answer(call.version, state, result)
         })
-        .buffered(CHANGES_AT_ONCE)
+        .buffered(server.limits.max_topic_changes_at_once)
         .collect()
         .await;
     DeleteTopicsResponse::default().with_responses(responses)

@@ -18,9 +18,6 @@ use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::{Leaders, Topic};
 
-/// Most partitions in one reply (Kafka: `max.request.partition.size.limit`).
-const MAX_PARTITIONS_IN_REPLY: u32 = 2_000;
-
 pub(crate) async fn handle(
     server: &Arc<Server>,
     call: &Call,
@@ -42,7 +39,7 @@ pub(crate) async fn handle(
     let all = request.topics.is_empty();
     let mut room = u32::try_from(request.response_partition_limit)
         .unwrap_or(0)
-        .clamp(1, MAX_PARTITIONS_IN_REPLY);
+        .clamp(1, server.limits.max_partitions_per_page);
     let mut topics = Vec::new();
     let mut next = None;
     for name in names {

@@ -34,8 +34,6 @@ use crate::topics::nodes::Node;
 
 /// The leader epoch of every partition: Pulsar's ownership has none, so that it never grows.
 const LEADER_EPOCH: i32 = 0;
-/// Changes of topics that one request makes at the same time.
-const CHANGES_AT_ONCE: usize = 16;
 /// Stands for "no leader" and "no broker".
 const NOBODY: BrokerId = BrokerId(-1);
 
