@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -22,8 +23,9 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, FetchResponse, InitProducerIdRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest, TopicName, TransactionalId,
+    CreateTopicsRequest, DescribeProducersRequest, FetchRequest, FetchResponse,
+    InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, TopicName, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use kop_handler::wire::batch::BatchBuilder;
@@ -443,6 +445,48 @@ async fn an_idempotent_producers_repeat_is_answered_with_its_first_offset_and_a_
             .error_code,
         45
     );
+}
+
+#[tokio::test]
+async fn producers_of_a_partition_are_described() {
+    let plugin = Plugin::start(&[]).await;
+    let mut client = plugin.connect().await;
+    create(&mut client, "t", 1).await;
+    for (id, sequence) in [(9, 0), (4, 0), (9, 2)] {
+        let done = produce(
+            &mut client,
+            "t",
+            0,
+            producer_batch(id, 3, sequence, &["a", "b"]),
+        )
+        .await;
+        assert_eq!(done.error_code, 0);
+    }
+    let asked = TopicRequest::default()
+        .with_name(name("t"))
+        .with_partition_indexes(vec![0, 1]);
+    let unknown = TopicRequest::default()
+        .with_name(name("nope"))
+        .with_partition_indexes(vec![0]);
+    let request = DescribeProducersRequest::default().with_topics(vec![asked, unknown]);
+    let reply = client.call(0, &request).await;
+    let described = &reply.topics[0].partitions;
+    let seen: Vec<(i64, i32, i32, i64, i64)> = described[0]
+        .active_producers
+        .iter()
+        .map(|p| {
+            (
+                p.producer_id.0,
+                p.producer_epoch,
+                p.last_sequence,
+                p.last_timestamp,
+                p.current_txn_start_offset,
+            )
+        })
+        .collect();
+    assert_eq!(seen, [(4, 3, 1, 1_001, -1), (9, 3, 3, 1_001, -1)]);
+    assert_eq!((described[0].error_code, described[1].error_code), (0, 3));
+    assert_eq!(reply.topics[1].partitions[0].error_code, 3);
 }
 
 #[tokio::test]

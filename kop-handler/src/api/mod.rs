@@ -223,6 +223,7 @@ table! {
     ListPartitionReassignments 0..=0 => [admin::list_partition_reassignments];
     OffsetDelete 0..=0 => [group::offset_delete];
     DescribeCluster 0..=2 => [admin::describe_cluster];
+    DescribeProducers 0..=0 => [data::describe_producers];
     ListConfigResources 0..=1 => [admin::list_config_resources];
     DescribeTopicPartitions 0..=0 => [admin::describe_topic_partitions];
 }

@@ -20,7 +20,9 @@ use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 
-use super::data::{fetch, init_producer_id, list_offsets, offset_for_leader_epoch, produce};
+use super::data::{
+    describe_producers, fetch, init_producer_id, list_offsets, offset_for_leader_epoch, produce,
+};
 use super::group::{
     delete_groups, describe_groups, find_coordinator, join_group, offset_commit, offset_fetch,
 };
@@ -60,6 +62,9 @@ pub(crate) fn reply(
         }
         ApiKey::OffsetForLeaderEpoch => {
             refusal.answer(|request| Some(offset_for_leader_epoch::refusal(request, fault)))
+        }
+        ApiKey::DescribeProducers => {
+            refusal.answer(|request| Some(describe_producers::refusal(request, fault)))
         }
         ApiKey::Metadata => refusal.answer(|request| metadata(request, version, fault)),
         ApiKey::OffsetCommit => {

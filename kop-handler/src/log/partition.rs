@@ -14,7 +14,7 @@ use super::producers::{Producers, StoredBatch};
 use super::shared::Shared;
 use super::snapshot::Restored;
 use super::time_index::{BatchTimes, TimeIndex};
-use super::types::{TimestampOffset, TopicSettings};
+use super::types::{ActiveProducer, TimestampOffset, TopicSettings};
 use super::wait::Waiting;
 use crate::error::Fault;
 
@@ -175,6 +175,24 @@ impl Partition {
     #[must_use]
     pub fn settings(&self) -> Arc<TopicSettings> {
         Arc::clone(&self.settings.read())
+    }
+
+    /// The idempotent producers that are remembered, by id.
+    #[must_use]
+    pub fn active_producers(&self) -> Vec<ActiveProducer> {
+        let state = self.state.lock();
+        let producers = state.producers.sorted().into_iter();
+        producers
+            .map(|(producer_id, producer)| {
+                let last = producer.batches.back();
+                ActiveProducer {
+                    producer_id,
+                    epoch: producer.epoch,
+                    last_sequence: last.map_or(-1, |batch| batch.last_sequence),
+                    last_timestamp_ms: last.map_or(-1, |batch| batch.timestamp_ms),
+                }
+            })
+            .collect()
     }
 
     /// The first record whose timestamp is `timestamp_ms` or later; control batches do not count. `None` if no record

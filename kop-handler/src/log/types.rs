@@ -99,6 +99,19 @@ pub struct AbortedTransaction {
     pub first_offset: i64,
 }
 
+/// An idempotent producer that appended to a partition and is remembered there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Its id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// Sequence number of its last record, or −1.
+    pub last_sequence: i32,
+    /// Largest timestamp of its last batch in ms since the epoch, or −1.
+    pub last_timestamp_ms: i64,
+}
+
 /// A record found by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampOffset {

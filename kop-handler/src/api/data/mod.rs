@@ -1,5 +1,6 @@
 //! APIs that move records: producing, fetching, offsets.
 
+pub(crate) mod describe_producers;
 pub(crate) mod fetch;
 pub(crate) mod fetch_sessions;
 pub(crate) mod init_producer_id;
