@@ -261,7 +261,8 @@ impl Groups {
         Ok(())
     }
 
-    /// The log of a partition of the offsets topic is open here no more: its members are sent elsewhere.
+    /// A log of a partition of the offsets topic was closed: unless another one is in use by now, members are sent
+    /// elsewhere.
     pub fn lose(&self, partition: u32) {
         self.engine.lose(partition);
     }
