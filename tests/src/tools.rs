@@ -115,6 +115,25 @@ pub struct Kafka {
     jars: PathBuf,
 }
 
+impl Kafka {
+    /// The jar of an artifact, for instance `kafka-clients`.
+    pub fn jar(&self, artifact: &str) -> Result<PathBuf, String> {
+        let wanted = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let version = name
+                .strip_prefix(artifact)
+                .and_then(|rest| rest.strip_prefix('-'));
+            version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        let folder = std::fs::read_dir(&self.jars)
+            .map_err(|error| format!("{}: {error}", self.jars.display()))?;
+        let mut paths = folder.flatten().map(|entry| entry.path());
+        paths
+            .find(wanted)
+            .ok_or_else(|| format!("no jar of {artifact} in {}", self.jars.display()))
+    }
+}
+
 /// Fetches Apache Kafka (broker, tools, clients and what they need).
 pub fn kafka() -> Result<Kafka, String> {
     let java = need("java", "a JDK")?;

@@ -1,12 +1,6 @@
-//! The descriptions: read from the committed extract, and rendered from the JSON of kafka-clients.
+//! The descriptions, read from the committed extract.
 //!
 //! The extract has one line per message and per field: `Name kind[] versions [null versions] [tag n]`.
-
-use std::collections::HashMap;
-use std::fmt::Write;
-use std::path::Path;
-
-use serde_json::Value;
 
 /// A message.
 #[derive(Debug)]
@@ -119,93 +113,4 @@ fn parse_fields(lines: &mut std::iter::Peekable<std::str::Lines<'_>>, indent: us
         });
     }
     fields
-}
-
-/// Every description in a directory, in the notation of the extract, by its name without "Request".
-pub(crate) fn read_json(directory: &Path) -> HashMap<String, String> {
-    let mut found = HashMap::new();
-    for file in std::fs::read_dir(directory).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        let plain: String = text.lines().map(without_comment).collect();
-        let message: Value = serde_json::from_str(&plain).unwrap();
-        let kind = message["type"].as_str().unwrap();
-        if kind != "request" && kind != "data" || !message["fields"].is_array() {
-            continue;
-        }
-        let name = message["name"]
-            .as_str()
-            .unwrap()
-            .trim_end_matches("Request")
-            .to_owned();
-        found.insert(name.clone(), render(&message, &name));
-    }
-    found
-}
-
-fn without_comment(line: &str) -> &str {
-    // A comment begins after an even number of quotes.
-    let is_comment = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2);
-    line.match_indices("//")
-        .map(|(at, _)| at)
-        .find(is_comment)
-        .map_or(line, |at| &line[..at])
-}
-
-fn render(message: &Value, name: &str) -> String {
-    let flexible = message["flexibleVersions"].as_str().unwrap();
-    let key = message["apiKey"].as_i64().unwrap_or(-1);
-    let versions = message["validVersions"].as_str().unwrap();
-    let mut out = format!("{key} {name} {versions} flexible {flexible}");
-    render_fields(message, &message["fields"], 1, &mut out);
-    out
-}
-
-fn render_fields(message: &Value, fields: &Value, depth: usize, out: &mut String) {
-    for field in fields.as_array().unwrap() {
-        let full = field["type"].as_str().unwrap();
-        let base = full.trim_start_matches("[]");
-        let kind = match base {
-            "bool" | "int8" => "fixed1",
-            "int16" | "uint16" => "fixed2",
-            "int32" => "fixed4",
-            "int64" | "float64" => "fixed8",
-            "uuid" => "fixed16",
-            "string" => "text",
-            "bytes" | "records" => "bytes",
-            _ => "struct",
-        };
-        let array = if full.starts_with("[]") { "[]" } else { "" };
-        let name = field["name"].as_str().unwrap();
-        let versions = field["versions"].as_str().unwrap();
-        write!(
-            out,
-            "\n{:indent$}{name} {kind}{array} {versions}",
-            "",
-            indent = depth * 2
-        )
-        .unwrap();
-        if let Some(nullable) = field["nullableVersions"].as_str() {
-            let since = nullable.trim_end_matches('+');
-            write!(out, " null {}+", since.split('-').next().unwrap()).unwrap();
-        }
-        if let Some(tag) = field["tag"].as_i64() {
-            assert_eq!(
-                field["taggedVersions"], field["versions"],
-                "{name}: tagged from another version on"
-            );
-            write!(out, " tag {tag}").unwrap();
-        }
-        if kind == "struct" {
-            render_fields(message, struct_fields(message, field, base), depth + 1, out);
-        }
-    }
-}
-
-/// The fields of a struct, written in place or among the message's common ones.
-fn struct_fields<'a>(message: &'a Value, field: &'a Value, name: &str) -> &'a Value {
-    if field["fields"].is_array() {
-        return &field["fields"];
-    }
-    let common = message["commonStructs"].as_array().unwrap();
-    &common.iter().find(|c| c["name"] == name).unwrap()["fields"]
 }
