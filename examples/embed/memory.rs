@@ -34,6 +34,14 @@ pub struct Memory {
     shared: Arc<Mutex<State>>,
 }
 
+impl Memory {
+    /// How many hold its state: itself, and each plugin that is attached.
+    #[allow(dead_code, reason = "for tests that share this file")]
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.shared)
+    }
+}
+
 #[derive(Default)]
 struct State {
     namespaces: BTreeSet<String>,

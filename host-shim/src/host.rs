@@ -22,10 +22,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use handler_api::{ApiError, Handler, HostServices};
+use bytes::Bytes;
+use handler_api::{ApiError, Handle, Handler, HostServices, Position};
 
 use crate::config::{HostConfig, Origin};
 use crate::embedded::EmbeddedBroker;
@@ -204,7 +205,7 @@ impl BrokerHost {
         for plugin in self.plugins {
             let handler = Arc::new(plugin.handler);
             let protocol_data = handler.protocol_data_to_advertise();
-            let sink: Arc<dyn EventSink> = handler.clone();
+            let sink: Arc<dyn EventSink> = Arc::new(Link(Arc::downgrade(&handler)));
             let started = handler.start(services.attach(protocol_data, sink)).await;
             broker.plugins.push(Running {
                 protocol: plugin.protocol.clone(),
@@ -218,6 +219,23 @@ impl BrokerHost {
         }
         broker.web = port.map(|port| port.serve(broker.gather()));
         Ok(broker)
+    }
+}
+
+/// How the services reach a plugin. Weak, because the plugin holds the services: a stopped broker leaves nothing behind.
+struct Link(Weak<Handler>);
+
+impl EventSink for Link {
+    fn event(&self, op: u32, payload: Bytes) {
+        if let Some(handler) = self.0.upgrade() {
+            handler.raw_event(op, payload);
+        }
+    }
+
+    fn end_moved(&self, handle: Handle, position: Position, index: i64) {
+        if let Some(handler) = self.0.upgrade() {
+            handler.end_moved(handle, position, index);
+        }
     }
 }
 
@@ -338,8 +356,17 @@ impl Broker {
             clean = false;
         }
         drop(self.web);
-        let services = self.services;
-        if let Err(error) = tokio::task::spawn_blocking(move || services.close()).await {
+        let (services, plugins) = (self.services, self.plugins);
+        let last = move || {
+            services.close();
+            // What did not close still runs, and is left alone.
+            if clean {
+                drop(plugins);
+            } else {
+                std::mem::forget(plugins);
+            }
+        };
+        if let Err(error) = tokio::task::spawn_blocking(last).await {
             tracing::error!("the services did not close: {error}");
             clean = false;
         }

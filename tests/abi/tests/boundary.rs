@@ -423,6 +423,19 @@ async fn kafka_runs_on_the_embedded_store_and_on_the_simulated_one() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_broker_leaves_its_services_to_their_owner() {
+    let memory = Arc::new(memory::Memory::default());
+    let services = Arc::clone(&memory) as Arc<dyn BrokerServices>;
+    let named = [("messagingProtocols", "echo")];
+    let (broker, _directory) = broker(&["echo_handler"], services, &named).await;
+    let address = broker.address("echo").unwrap();
+    assert_eq!(echo(&address, "hello\n").await, "hello\n");
+    assert!(memory.holders() > 1);
+    assert!(broker.stop().await);
+    assert_eq!(memory.holders(), 1, "a plugin still holds the services");
+}
+
 fn prepare_error(plugins: &[&str], extra: &[(&str, &[u8])], pairs: &[(&str, &str)]) -> String {
     let directory = protocols(plugins);
     for (name, content) in extra {
