@@ -50,6 +50,12 @@ struct Totals {
     skipped: usize,
 }
 
+impl Totals {
+    fn tests(&self) -> usize {
+        self.passed + self.failed.len() + self.skipped
+    }
+}
+
 struct Verifier {
     asked: Verify,
     root: PathBuf,
@@ -58,6 +64,12 @@ struct Verifier {
     skips: PathBuf,
     totals: Totals,
 }
+
+/// Unit tests that are steps of their own, by words in the tests' names.
+const UNIT_PARTS: [(&str, &[&str]); 2] = [
+    ("golden", &["golden"]),
+    ("simulation", &["simulation", "storm", "sim::"]),
+];
 
 /// Steps of test programs, in the order in which they run. The first whose words are in the package's and the program's
 /// name takes it.
@@ -115,13 +127,33 @@ impl Verifier {
         let docs = ["doc", "--workspace", "--no-deps"];
         self.cargo_step("documentation", &docs, &[("RUSTDOCFLAGS", "-D warnings")]);
         if let Some(programs) = self.build()? {
-            for program in programs.iter().filter(|program| program.step == "unit") {
-                self.test(program);
+            let units: Vec<&Program> = programs
+                .iter()
+                .filter(|program| program.step == "unit")
+                .collect();
+            let parts: Vec<&str> = UNIT_PARTS
+                .iter()
+                .flat_map(|(_, words)| words.iter().copied())
+                .collect();
+            let rest: Vec<&str> = parts.iter().flat_map(|word| ["--skip", word]).collect();
+            for program in &units {
+                self.test(program, "unit", &rest);
             }
             self.doc_tests();
             for (step, _) in STEPS {
+                let before = self.totals.tests();
+                let words = UNIT_PARTS
+                    .iter()
+                    .find(|(part, _)| *part == step)
+                    .map(|(_, words)| *words);
+                for program in words.map_or(&[][..], |_| &units[..]) {
+                    self.test(program, step, words.unwrap_or_default());
+                }
                 for program in programs.iter().filter(|program| program.step == step) {
-                    self.test(program);
+                    self.test(program, step, &[]);
+                }
+                if self.asked.only.is_none() && self.totals.tests() == before {
+                    self.totals.failed.push(format!("{step}: no test ran"));
                 }
             }
         }
@@ -240,8 +272,9 @@ impl Verifier {
         self.count("unit doctests", good, &output, start.elapsed());
     }
 
-    fn test(&mut self, program: &Program) {
-        let name = format!("{} {}", program.step, program.name);
+    /// Runs the tests of a program that `filter` (arguments of the runner) leaves.
+    fn test(&mut self, program: &Program, step: &str, filter: &[&str]) {
+        let name = format!("{step} {}", program.name);
         if !self.wanted(&name) {
             return;
         }
@@ -260,7 +293,9 @@ impl Verifier {
         if self.asked.long {
             command.env("KOP_TEST_LONG", "1");
         }
-        command.arg(format!("--test-threads={THREADS}"));
+        command
+            .arg(format!("--test-threads={THREADS}"))
+            .args(filter);
         let start = Instant::now();
         let (good, output) = self.finish(&name, command);
         self.count(&name, good, &output, start.elapsed());
@@ -269,6 +304,10 @@ impl Verifier {
     /// Adds a test runner's closing lines to the totals.
     fn count(&mut self, name: &str, good: bool, output: &str, took: Duration) {
         let tally = Tally::of(output);
+        if good && tally == Tally::default() {
+            // A program without tests of this step.
+            return;
+        }
         // Tests that skipped themselves ended well for their runner.
         let skips: Vec<String> = std::fs::read_to_string(&self.skips)
             .unwrap_or_default()
