@@ -65,7 +65,9 @@ impl ProtocolHandler for Echo {
         let address = text.parse().map_err(|_| {
             ApiError::new(
                 ErrorCode::InvalidConfiguration,
-                format!("{LISTENER}={text}: give an address and a port, such as {DEFAULT_LISTENER}"),
+                format!(
+                    "{LISTENER}={text}: give an address and a port, such as {DEFAULT_LISTENER}"
+                ),
             )
         })?;
         self.configured.get_or_init(|| address);
