@@ -48,14 +48,3 @@ macro_rules! or_skip {
         }
     };
 }
-
-/// Returns from the test as skipped unless the long variants were asked for (`cargo verify --long`).
-#[macro_export]
-macro_rules! long_only {
-    () => {
-        if !$crate::skip::flag("KOP_TEST_LONG") {
-            println!("left to --long");
-            return;
-        }
-    };
-}

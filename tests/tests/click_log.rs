@@ -7,7 +7,7 @@ use std::time::Duration;
 use kop_tests::broker::{BUILT, Broker};
 use kop_tests::process::{Finished, run};
 use kop_tests::skip::flag;
-use kop_tests::{long_only, rd, tools};
+use kop_tests::{rd, tools};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -133,8 +133,8 @@ fn rows_that_are_missing_or_malformed_fail_the_job() {
 }
 
 #[test]
+#[ignore = "takes minutes: left to --long"]
 fn five_million_rows_are_loaded() {
-    long_only!();
     let broker = Broker::start();
     let finished = job(
         &broker,

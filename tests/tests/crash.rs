@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use kop_tests::broker::Broker;
-use kop_tests::long_only;
 use kop_tests::rd::{self, PATIENCE, Record};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::Producer;
@@ -202,19 +201,19 @@ fn acknowledged_commits_survive_kills() {
 }
 
 #[test]
+#[ignore = "takes minutes: left to --long"]
 fn acknowledged_records_survive_many_kills() {
-    long_only!();
     acknowledged_records_survive(40);
 }
 
 #[test]
+#[ignore = "takes minutes: left to --long"]
 fn an_idempotent_producer_is_exact_through_many_kills() {
-    long_only!();
     an_idempotent_producer_is_exact(40);
 }
 
 #[test]
+#[ignore = "takes minutes: left to --long"]
 fn acknowledged_commits_survive_many_kills() {
-    long_only!();
     acknowledged_commits_survive(40);
 }

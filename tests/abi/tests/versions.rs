@@ -90,13 +90,17 @@ fn copy(from: &Path, to: &Path) {
 
 /// Leaves a file alone that is the same, so that cargo does not build it again.
 fn copy_file(from: &Path, to: &Path) {
-    write(to, &fs::read_to_string(from).unwrap());
+    write_bytes(to, &fs::read(from).unwrap());
 }
 
 fn write(to: &Path, text: &str) {
-    if fs::read_to_string(to).ok().as_deref() != Some(text) {
+    write_bytes(to, text.as_bytes());
+}
+
+fn write_bytes(to: &Path, bytes: &[u8]) {
+    if fs::read(to).ok().as_deref() != Some(bytes) {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::write(to, text).unwrap();
+        fs::write(to, bytes).unwrap();
     }
 }
 

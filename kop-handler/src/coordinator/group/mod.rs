@@ -1,9 +1,9 @@
 //! Classic groups and their committed offsets, as a machine that is replayed from a log.
 //!
-//! [`Shard`] holds the groups of one partition of `__consumer_offsets`. [`Shard::decide`] is pure: it answers a command
-//! with records, replies and a new living state, and changes nothing. [`Shard::replay`] is the only place that changes
-//! what is durable, for live traffic and for recovery alike; [`Shard::soften`] puts the living state in place, which a
-//! reload forgets. Both hand back an [`Undo`], so that an append that is refused leaves no trace.
+//! `Shard` holds the groups of one partition of `__consumer_offsets`. `Shard::decide` is pure: it answers a command
+//! with records, replies and a new living state, and changes nothing. `Shard::replay` is the only place that changes
+//! what is durable, for live traffic and for recovery alike; `Shard::soften` puts the living state in place, which a
+//! reload forgets. Both hand back an `Undo`, so that an append that is refused leaves no trace.
 //!
 //! Kafka's source: `GroupMetadataManager`, `OffsetMetadataManager`, `ClassicGroup`. It must not know logs, tasks,
 //! clocks or randomness: time is an argument, and so is the id of a new member.
