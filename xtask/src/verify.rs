@@ -291,7 +291,7 @@ impl Verifier {
             command.env("KOP_REQUIRE_ALL", "1");
         }
         if self.asked.long {
-            command.arg("--include-ignored");
+            command.env("KOP_TEST_LONG", "1").arg("--include-ignored");
         }
         command
             .arg(format!("--test-threads={THREADS}"))
