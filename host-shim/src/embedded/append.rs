@@ -40,6 +40,9 @@ pub(crate) fn append(core: &Arc<Core>, requests: &[AppendRequest]) -> Reply<Resu
     }
 }
 
+/// Why an opening ends when nobody knows what a failed write left.
+pub(super) const WRITE_FAILED: &str = "a write failed; open the topic again";
+
 /// How a write failed.
 pub(super) enum Failure {
     /// Nothing of it stayed.
@@ -54,7 +57,7 @@ impl Failure {
         match self {
             Self::Undone(error) => error,
             Self::Unknown(error) => {
-                core.kill(partition, "a write failed; open the topic again");
+                core.kill(partition, WRITE_FAILED);
                 error
             }
         }

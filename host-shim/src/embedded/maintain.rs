@@ -251,16 +251,49 @@ fn checkpoint_batch(core: &Arc<Core>, batch: &[Arc<Partition>]) -> Result<(), Ap
             snapshots.push((partition, Snapshot::take(partition, &view)));
         }
     }
-    record(core, snapshots)?;
+    let recorded = record(core, snapshots);
     drop(guards);
-    Ok(())
+    recorded.map_err(|failure| failure.settle(core))
 }
 
-/// Syncs the files that snapshots speak of, and writes their rows. The caller holds the locks of their structure.
+/// Why nothing was recorded, and the opening that ended over it.
+pub(crate) struct Unrecorded {
+    error: ApiError,
+    ended: Option<(Arc<Partition>, ApiError)>,
+}
+
+impl From<ApiError> for Unrecorded {
+    fn from(error: ApiError) -> Self {
+        Self { error, ended: None }
+    }
+}
+
+impl Unrecorded {
+    /// Ends an opening at once; who is to be told is told later. The lock of its structure may be held, no other.
+    pub(crate) fn ending(partition: &Arc<Partition>, why: &str, error: ApiError) -> Self {
+        let reason = partition.closed(why);
+        let ended = partition.end(&reason);
+        Self {
+            error,
+            ended: ended.then(|| (Arc::clone(partition), reason)),
+        }
+    }
+
+    /// The error, once the plugins are told what ended. No lock may be held.
+    pub(crate) fn settle(self, core: &Core) -> ApiError {
+        if let Some((partition, reason)) = self.ended {
+            core.bury(&partition, &reason);
+        }
+        self.error
+    }
+}
+
+/// Syncs the files that snapshots speak of, and writes their rows. The caller holds the locks of their structure, and
+/// settles a failure once it has dropped them.
 pub(crate) fn record(
     core: &Arc<Core>,
     snapshots: Vec<(&Arc<Partition>, Snapshot)>,
-) -> Result<(), ApiError> {
+) -> Result<(), Unrecorded> {
     core.files
         .sync_names()
         .map_err(|error| sync_failed(core, &error))?;
@@ -274,8 +307,11 @@ pub(crate) fn record(
         });
         if let Err(error) = synced {
             // The next sync would succeed without having written what this one could not.
-            core.kill(partition, "a sync failed; open the topic again");
-            return Err(sync_failed(core, &error));
+            return Err(Unrecorded::ending(
+                partition,
+                "a sync failed; open the topic again",
+                sync_failed(core, &error),
+            ));
         }
     }
     let (partitions, rows): (Vec<_>, Vec<_>) = snapshots.into_iter().unzip();

@@ -1,7 +1,7 @@
 //! Changes to the list of ledgers: rolling over, trimming, replacing, properties.
 //!
 //! Each holds the partition's `structure` lock from its decision to the commit in the catalog, and changes what
-//! readers see only after it. All of it waits for the disk.
+//! readers see only after it. All of it waits for the disk. Plugins are told once the lock is dropped.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use handler_api::ledger::{Opened, Replacement, ReplacementEntry, StartMoved};
 use handler_api::{ApiError, ErrorCode};
 
-use super::append::{Failure, write_footer};
+use super::append::{Failure, WRITE_FAILED, write_footer};
 use super::catalog::{LedgerRow, is_full};
 use super::files::LedgerFile;
 use super::limits::{ENTRY_HEADROOM_BYTES, MARK_INTERVAL_BYTES, MAX_PROPERTIES_BYTES};
-use super::maintain::{Snapshot, record};
+use super::maintain::{Snapshot, Unrecorded, record};
 use super::partition::{Ledger, Partition};
 use super::read::{Patience, Reader, Stop};
 use super::record::{FILE_HEADER_BYTES, FileHeader, Mark, RECORD_HEADER_BYTES, RecordHeader};
@@ -56,9 +56,12 @@ impl Partition {
     /// Sealing for its age or after a trim may fail: the next append tries again.
     fn after_sealing(self: &Arc<Self>, core: &Arc<Core>, sealed: Result<(), Failure>) {
         if let Err(failure) = sealed {
-            let error = failure.settle(core, self);
-            tracing::warn!(topic = &*self.name, %error, "a ledger could not be sealed");
+            self.not_sealed(&failure.settle(core, self));
         }
+    }
+
+    fn not_sealed(&self, error: &ApiError) {
+        tracing::warn!(topic = &*self.name, %error, "a ledger could not be sealed");
     }
 
     /// Seals the open ledger if it holds entries, and starts another.
@@ -83,21 +86,37 @@ impl Partition {
         core: &Arc<Core>,
         before: i64,
     ) -> Result<Opened, ApiError> {
+        let moved = self.move_start(core, before);
+        if let Some(start_index) = moved.map_err(|failure| failure.settle(core))? {
+            core.announce(&StartMoved {
+                handle: Some(self.handle.into()),
+                start_index,
+            });
+        }
+        Ok(self.opened())
+    }
+
+    /// The part of [`Self::trim`] under the lock: answers where the log starts now, if that is new.
+    fn move_start(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        before: i64,
+    ) -> Result<Option<i64>, Unrecorded> {
         let _guard = self.structure.lock();
         let (target, end, start) = {
             let view = self.view.lock();
             if let Some(dead) = &view.dead {
-                return Err(dead.clone());
+                return Err(dead.clone().into());
             }
             let held = view.held_from().unwrap_or(i64::MAX);
             let end = view.end_index + 1;
             (before.min(held).min(end), end, view.start_index)
         };
         if target <= start {
-            return Ok(self.opened());
+            return Ok(None);
         }
         let start = if target == end {
-            self.seal_trimmed(core, end);
+            self.seal_trimmed(core, end)?;
             end
         } else {
             let reader = Reader {
@@ -109,7 +128,7 @@ impl Partition {
                 Ok(found) => found.base.max(start),
                 // What is damaged cannot be read, but it can be given up: by index, where it starts.
                 Err(Stop::Failed(error)) if error.kind() == ErrorCode::Corrupt => target,
-                Err(stop) => return Err(stop.into_error()),
+                Err(stop) => return Err(stop.into_error().into()),
             }
         };
         let view = self.view.lock();
@@ -131,15 +150,11 @@ impl Partition {
             .retain(|ledger| !gone.iter().any(|row| row.id == ledger.row.id));
         drop(view);
         core.maintenance.discard(gone.iter().map(LedgerRow::key));
-        core.announce(&StartMoved {
-            handle: Some(self.handle.into()),
-            start_index: start,
-        });
-        Ok(self.opened())
+        Ok(Some(start))
     }
 
     /// Seals the open ledger if all that was ever written lies below `end`, so that its file can go.
-    fn seal_trimmed(self: &Arc<Self>, core: &Arc<Core>, end: i64) {
+    fn seal_trimmed(self: &Arc<Self>, core: &Arc<Core>, end: i64) -> Result<(), Unrecorded> {
         let mut writer = self.writer.lock();
         let whole = writer.next_index == end
             && writer.dead.is_none()
@@ -153,7 +168,14 @@ impl Partition {
             Ok(())
         };
         drop(writer);
-        self.after_sealing(core, sealed);
+        match sealed {
+            Ok(()) => Ok(()),
+            Err(Failure::Undone(error)) => {
+                self.not_sealed(&error);
+                Ok(())
+            }
+            Err(Failure::Unknown(error)) => Err(Unrecorded::ending(self, WRITE_FAILED, error)),
+        }
     }
 
     /// Puts other entries into a sealed ledger's place; see [`handler_api::ledger::ReplaceLedger`].
@@ -162,11 +184,20 @@ impl Partition {
         core: &Arc<Core>,
         request: &Replacement,
     ) -> Result<(), ApiError> {
+        self.replace_locked(core, request)
+            .map_err(|failure| failure.settle(core))
+    }
+
+    fn replace_locked(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        request: &Replacement,
+    ) -> Result<(), Unrecorded> {
         let _guard = self.structure.lock();
         let old = {
             let view = self.view.lock();
             if let Some(dead) = &view.dead {
-                return Err(dead.clone());
+                return Err(dead.clone().into());
             }
             let ledger = view
                 .ledger_by_id(request.ledger)
@@ -282,10 +313,20 @@ impl Partition {
         set: HashMap<String, String>,
         remove: &[String],
     ) -> Result<HashMap<String, String>, ApiError> {
+        self.update_properties_locked(core, set, remove)
+            .map_err(|failure| failure.settle(core))
+    }
+
+    fn update_properties_locked(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        set: HashMap<String, String>,
+        remove: &[String],
+    ) -> Result<HashMap<String, String>, Unrecorded> {
         let _guard = self.structure.lock();
         let view = self.view.lock();
         if let Some(dead) = &view.dead {
-            return Err(dead.clone());
+            return Err(dead.clone().into());
         }
         let mut snapshot = Snapshot::take(self, &view);
         drop(view);

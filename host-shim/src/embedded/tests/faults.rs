@@ -1,12 +1,17 @@
 //! A volume that is full or fails, by faults injected below the store.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use bytes::Bytes;
 use handler_api::control::Event;
-use handler_api::ledger::{HandleClosed, Rollover};
-use handler_api::topics::{DeleteTopic, TopicName};
+use handler_api::ledger::{
+    HandleClosed, OpenLedgers, PropertiesChange, Rollover, StartMoved, Trim, TrimRequest,
+    UpdateLedgerProperties,
+};
+use handler_api::topics::{DeleteTopic, TopicName, TopicNames};
 use handler_api::{AppendRequest, ErrorCode, Handle, Host, Position};
 use parking_lot::Mutex;
 
@@ -107,6 +112,95 @@ impl EventSink for Closed {
         }
     }
     fn end_moved(&self, _: Handle, _: Position, _: i64) {}
+}
+
+/// Calls back from within each event, for what takes the lock of the partition's structure, and waits for the answer.
+struct CallsBack {
+    host: Host,
+    handle: Handle,
+    answered: Mutex<Vec<(u32, bool)>>,
+}
+
+impl CallsBack {
+    /// Whether a call is answered, with whatever: one that waits for a lock of the one that tells never is.
+    fn answers(future: impl Future<Output: Send> + Send + 'static) -> bool {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(wait(future));
+            sender.send(())
+        });
+        receiver.recv_timeout(Duration::from_secs(10)).is_ok()
+    }
+}
+
+impl EventSink for CallsBack {
+    fn event(&self, op: u32, _payload: Bytes) {
+        let host = self.host.clone();
+        let handle = self.handle;
+        let answered = if op == HandleClosed::OP {
+            Self::answers(async move {
+                let names = TopicNames {
+                    names: vec![PARTITION.into()],
+                };
+                host.control::<OpenLedgers>(&names).await
+            })
+        } else {
+            Self::answers(async move {
+                let change = PropertiesChange {
+                    handle: Some(handle.into()),
+                    set: HashMap::from([("told".to_owned(), op.to_string())]),
+                    ..PropertiesChange::default()
+                };
+                host.control::<UpdateLedgerProperties>(&change).await
+            })
+        };
+        self.answered.lock().push((op, answered));
+    }
+    fn end_moved(&self, _: Handle, _: Position, _: i64) {}
+}
+
+#[test]
+fn plugins_are_told_while_no_lock_of_the_store_is_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, faults, handle) = with_entries(config(dir.path()));
+    broker.append(handle, 1, b"second").unwrap();
+    let sink = Arc::new(CallsBack {
+        host: broker.host.clone(),
+        handle,
+        answered: Mutex::default(),
+    });
+    let _plugin = broker
+        .broker
+        .attach(String::new(), Arc::clone(&sink) as Arc<dyn EventSink>);
+    let told = || std::mem::take(&mut *sink.answered.lock());
+
+    let trim = |before_index| {
+        let request = TrimRequest {
+            handle: Some(handle.into()),
+            before_index,
+        };
+        wait(broker.host.control::<Trim>(&request))
+    };
+    assert_eq!(trim(2).unwrap().start_index, 2);
+    assert_eq!(told(), [(StartMoved::OP, true)]);
+
+    // All partitions of a checkpoint are locked together: a sync that fails must not tell before all are free.
+    broker.append(handle, 1, b"third").unwrap();
+    while_failing(&faults.sync, EIO, || {
+        checkpoint(&broker.broker.core).unwrap_err()
+    });
+    assert_eq!(told(), [(HandleClosed::OP, true)]);
+
+    let handle = broker.handle(PARTITION);
+    broker.append(handle, 1, b"fourth").unwrap();
+    let request = TrimRequest {
+        handle: Some(handle.into()),
+        before_index: 3,
+    };
+    while_failing(&faults.sync, EIO, || {
+        wait(broker.host.control::<Trim>(&request)).unwrap_err()
+    });
+    assert_eq!(told(), [(HandleClosed::OP, true)]);
 }
 
 fn listen(broker: &EmbeddedBroker) -> (Arc<Closed>, Host) {
