@@ -1,7 +1,8 @@
 //! A volume that really is full: a small tmpfs in a mount namespace of its own.
 //!
 //! The test runs itself as a child under `unshare`, which needs no privilege where user namespaces are allowed. Where
-//! they are not, it says so and checks what it can: the size limit of files (`ulimit -f`), which every process may set.
+//! they are not, it is skipped, and counted as that. The size limit of files (`ulimit -f`), which every process may
+//! set, is checked everywhere.
 
 #![expect(
     clippy::expect_used,
@@ -10,6 +11,7 @@
 )]
 
 use std::future::Future;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -118,7 +120,7 @@ fn count(host: &Host, handle: Handle) -> i64 {
     }
 }
 
-fn child(arguments: &str, test: &str, dir: &Path) -> Output {
+fn child(arguments: &str, test: &str, dir: &Path) -> std::io::Result<Output> {
     let program = std::env::current_exe().expect("this test has a path");
     Command::new("unshare")
         .args(["--map-root-user", "--mount", "sh", "-c", arguments, "sh"])
@@ -126,7 +128,6 @@ fn child(arguments: &str, test: &str, dir: &Path) -> Output {
         .args(["--exact", test, "--ignored", "--nocapture"])
         .env(DIRECTORY, dir)
         .output()
-        .expect("unshare starts")
 }
 
 fn directory() -> PathBuf {
@@ -185,6 +186,24 @@ fn on_a_full_volume() {
     println!("all of it was checked");
 }
 
+/// Records a skip as `kop-tests` does (see its `skip.rs`), which lies above this crate: in the file named by
+/// `KOP_TEST_SKIPS`, or as a failure if everything is required.
+fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    assert!(
+        !std::env::var("KOP_REQUIRE_ALL").is_ok_and(|value| !value.is_empty() && value != "0"),
+        "everything is required, but {test} cannot run: {reason}"
+    );
+    println!("SKIPPED {test}: {reason}");
+    if let Some(path) = std::env::var_os("KOP_TEST_SKIPS") {
+        let line = format!("{test}: {}\n", reason.replace('\n', " "));
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.create(true).append(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("the file of skips can be written");
+    }
+}
+
 #[test]
 fn a_full_volume_refuses_writes_serves_reads_and_resumes() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -192,12 +211,14 @@ fn a_full_volume_refuses_writes_serves_reads_and_resumes() {
         "mount -t tmpfs -o size=48m tmpfs '{}' && exec \"$@\"",
         dir.path().display()
     );
-    let output = child(&mount, "on_a_full_volume", dir.path());
+    let output = match child(&mount, "on_a_full_volume", dir.path()) {
+        Ok(output) => output,
+        Err(error) => return skip(&format!("unshare does not start: {error}")),
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && !text.contains("running 1 test") {
-        eprintln!("skipped: no mount namespace here: {errors}");
-        return;
+        return skip(&format!("no mount namespace here: {}", errors.trim()));
     }
     assert!(text.contains("all of it was checked"), "{text}\n{errors}");
 }
