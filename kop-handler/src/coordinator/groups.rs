@@ -262,7 +262,7 @@ impl Groups {
     }
 
     /// A log of a partition of the offsets topic was closed: unless another one is in use by now, members are sent
-    /// elsewhere.
+    /// elsewhere soon after this returns. May be called from anywhere, even from within an append.
     pub fn lose(&self, partition: u32) {
         self.engine.lose(partition);
     }

@@ -292,14 +292,21 @@ impl Engine {
     }
 
     /// A log of the shard was closed. If it is the one that the shard lives on, and not an earlier one, its life ends.
+    ///
+    /// Returns before it takes effect and takes no lock: a host may tell of it from within an append, and whoever
+    /// appends holds the shard.
     pub fn lose(self: &Arc<Self>, shard: u32) {
         let cells = self.cells.get().map(Vec::as_slice).unwrap_or_default();
-        if let Some(cell) = cells.get(shard as usize) {
+        let Some(cell) = cells.get(shard as usize).cloned() else {
+            return; // never opened here
+        };
+        let engine = Arc::clone(self);
+        self.runtime.spawn(async move {
             let mut phase = cell.phase.lock();
             if matches!(&*phase, Phase::Active(active) if active.is_cut_off()) {
-                self.end_life(cell, &mut phase, ResponseError::NotCoordinator);
+                engine.end_life(&cell, &mut phase, ResponseError::NotCoordinator);
             }
-        }
+        });
     }
 
     /// What is held, for metrics.

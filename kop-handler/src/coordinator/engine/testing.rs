@@ -1,7 +1,7 @@
 //! A store in memory whose appends take time and fail as they are told, and a clock that follows tokio's paused one.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -89,10 +89,14 @@ struct State {
 /// Makes up the plans of appends as they come.
 pub(crate) type Planner = Box<dyn FnMut() -> Plan + Send>;
 
+/// Told of every append, with its shard, before the call of it returns; no lock of the store is held.
+pub(crate) type Witness = Box<dyn Fn(u32) + Send + Sync>;
+
 /// Shards in memory.
 pub(crate) struct MemoryStore {
     state: Arc<Mutex<State>>,
     planner: Arc<Mutex<Option<Planner>>>,
+    witness: Arc<OnceLock<Witness>>,
     shards: u32,
 }
 
@@ -106,6 +110,7 @@ impl MemoryStore {
         Arc::new(Self {
             state: Arc::new(Mutex::new(state)),
             planner: Arc::new(Mutex::new(None)),
+            witness: Arc::new(OnceLock::new()),
             shards,
         })
     }
@@ -120,6 +125,11 @@ impl MemoryStore {
 
     pub(crate) fn plan_by(&self, planner: Planner) {
         *self.planner.lock() = Some(planner);
+    }
+
+    /// From now on, appends are witnessed.
+    pub(crate) fn witness_by(&self, witness: Witness) {
+        assert!(self.witness.set(witness).is_ok(), "there is one witness");
     }
 
     pub(crate) fn fail_opens(&self, faults: impl IntoIterator<Item = StoreFault>) {
@@ -158,6 +168,7 @@ impl MemoryStore {
 struct MemoryLog {
     store: Arc<Mutex<State>>,
     planner: Arc<Mutex<Option<Planner>>>,
+    witness: Arc<OnceLock<Witness>>,
     shard: usize,
     opening: u64,
 }
@@ -173,6 +184,7 @@ impl ShardStore for MemoryStore {
     fn open(&self, shard: u32) -> Pending<Arc<dyn ShardLog>> {
         let store = Arc::clone(&self.state);
         let planner = Arc::clone(&self.planner);
+        let witness = Arc::clone(&self.witness);
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let shard = shard as usize;
@@ -187,6 +199,7 @@ impl ShardStore for MemoryStore {
             Ok(Arc::new(MemoryLog {
                 store,
                 planner,
+                witness,
                 shard,
                 opening,
             }) as Arc<dyn ShardLog>)
@@ -219,6 +232,9 @@ impl ShardLog for MemoryLog {
             state.openings[shard] += 1; // this opening is dead
         }
         drop(state);
+        if let Some(witness) = self.witness.get() {
+            witness(u32::try_from(shard).unwrap());
+        }
         Box::pin(async move {
             if plan.delay_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(plan.delay_ms)).await;

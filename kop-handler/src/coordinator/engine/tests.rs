@@ -243,6 +243,7 @@ async fn a_shard_that_moved_sends_its_clients_elsewhere() {
     };
     ms(10).await;
     groups.lose(0);
+    ms(1).await;
     assert!(!waiting.is_finished(), "the news is of an earlier opening");
     store.restarted();
     groups.lose(0);
@@ -260,6 +261,46 @@ async fn a_shard_that_moved_sends_its_clients_elsewhere() {
         Err(ResponseError::NotCoordinator),
         "learned from the append"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_may_tell_from_within_an_append_that_the_log_was_closed() {
+    for (fate, delay_ms) in [
+        (Fate::Closed, 0),
+        (Fate::Closed, 10),
+        (Fate::Lost, 0),
+        (Fate::KeptUnheard, 10),
+        (Fate::Kept, 0),
+    ] {
+        let store = MemoryStore::new(1);
+        let groups = groups(&store);
+        committing(&groups, "g", 0, 1).await.await.unwrap().unwrap();
+        let (told, returned) = std::sync::mpsc::channel();
+        let news = groups.clone();
+        store.witness_by(Box::new(move |shard| {
+            // On a thread of its own, so that a lock that never comes fails the test instead of hanging it.
+            let (news, done) = (news.clone(), told.clone());
+            let (first, begun) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                news.lose(shard);
+                let _ = first.send(());
+            });
+            let in_time = begun.recv_timeout(Duration::from_secs(5)).is_ok();
+            done.send(in_time).unwrap();
+        }));
+        store.plan([(fate, delay_ms)]);
+        let outcome = committing(&groups, "g", 0, 2).await.await.unwrap();
+        assert_eq!(outcome.is_ok(), fate == Fate::Kept, "{fate:?}");
+        assert_eq!(returned.try_recv(), Ok(true), "{fate:?}: it waits for us");
+        ms(1_000).await;
+        let held = match fate {
+            Fate::Kept | Fate::KeptUnheard => 2,
+            _ => 1,
+        };
+        assert_eq!(offset(&groups, "g", 0).await, Ok(held), "{fate:?}");
+        let opened = if fate == Fate::Kept { 1 } else { 2 };
+        assert_eq!(store.opened(), opened, "{fate:?}: a shard reloads once");
+    }
 }
 
 #[tokio::test(start_paused = true)]
