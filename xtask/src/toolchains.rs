@@ -1,6 +1,7 @@
 //! Toolchains of other languages that the tests with real clients need, and that cargo cannot install.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A toolchain, the program that shows it, and what cannot run without it.
 pub(crate) struct Toolchain {
@@ -42,12 +43,25 @@ pub(crate) const TOOLCHAINS: [Toolchain; 6] = [
     },
 ];
 
-/// Those that are not on the PATH.
+/// Those that are not on the PATH, or too old.
 pub(crate) fn missing() -> Vec<&'static Toolchain> {
     TOOLCHAINS
         .iter()
-        .filter(|toolchain| find(toolchain.program).is_none())
+        .filter(|toolchain| !is_there(toolchain))
         .collect()
+}
+
+fn is_there(toolchain: &Toolchain) -> bool {
+    find(toolchain.program).is_some() && (toolchain.program != "javac" || jdk_version() >= Some(17))
+}
+
+/// The major version of the JDK: `javac -version` prints `javac 17.0.15`.
+fn jdk_version() -> Option<u32> {
+    let output = Command::new("javac").arg("-version").output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let version = text.split_whitespace().nth(1)?;
+    version.split('.').next()?.parse().ok()
 }
 
 fn find(program: &str) -> Option<PathBuf> {

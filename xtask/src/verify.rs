@@ -63,6 +63,8 @@ struct Verifier {
     logs: PathBuf,
     skips: PathBuf,
     totals: Totals,
+    /// Steps that ran, the build apart.
+    reported: usize,
 }
 
 /// Unit tests that are steps of their own, by words in the tests' names.
@@ -108,6 +110,7 @@ impl Verifier {
             logs,
             skips,
             totals: Totals::default(),
+            reported: 0,
         })
     }
 
@@ -158,6 +161,11 @@ impl Verifier {
             }
         }
         self.close(start.elapsed());
+        if let Some(only) = &self.asked.only
+            && self.reported == 0
+        {
+            return Err(format!("no step has `{only}` in its name"));
+        }
         Ok(self.totals.failed.is_empty())
     }
 
@@ -202,6 +210,7 @@ impl Verifier {
         command.envs(environment.iter().copied());
         let start = Instant::now();
         let (good, output) = self.finish(name, command);
+        self.reported += 1;
         report(name, good, start.elapsed(), "");
         if good {
             self.totals.passed += 1;
@@ -295,6 +304,7 @@ impl Verifier {
         }
         command
             .arg(format!("--test-threads={THREADS}"))
+            .arg("--show-output")
             .args(filter);
         let start = Instant::now();
         let (good, output) = self.finish(&name, command);
@@ -315,6 +325,7 @@ impl Verifier {
             .map(str::to_owned)
             .collect();
         let _ = std::fs::remove_file(&self.skips);
+        self.reported += 1;
         let passed = tally.passed.saturating_sub(skips.len());
         let skipped = tally.ignored + skips.len();
         self.totals.passed += passed;
@@ -330,6 +341,9 @@ impl Verifier {
         );
         for skip in skips {
             println!("    skipped {skip}");
+        }
+        for note in output.lines().filter(|line| line.starts_with("note: ")) {
+            println!("    {note}");
         }
         if good {
             return;
