@@ -92,7 +92,7 @@ impl Limits {
             frame_timeout_ms: 60_000,
             write_timeout_ms: 60_000,
             max_write_slices: 1_024,
-            max_reply_bytes_per_connection: 64 * MIB,
+            max_reply_bytes_per_connection: 4 * MIB,
             max_fetch_sessions: 1_000,
             max_fetch_session_partitions: 1_000_000,
             fetch_session_min_eviction_ms: 120_000,
