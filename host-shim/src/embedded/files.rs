@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pread, pwritev};
 
 use super::layout::Layout;
-use super::limits::MAX_IO_SLICES;
+use super::limits::{MAX_IO_SLICES, MAX_TOLD_DAMAGES};
 use super::record::Mark;
 
 /// A ledger and how often it was replaced: what names a file.
@@ -27,6 +27,8 @@ pub(crate) struct LedgerFile {
     pub(crate) path: PathBuf,
     /// The sparse index of a sealed ledger, once it was needed.
     pub(crate) marks: OnceLock<Arc<[Mark]>>,
+    /// Places of damage that the log names already.
+    told: Mutex<Vec<u64>>,
     /// Last use, in ticks of the cache.
     used: AtomicU64,
     #[cfg(test)]
@@ -59,6 +61,16 @@ fn injected(fault: &std::sync::atomic::AtomicI32) -> io::Result<()> {
 }
 
 impl LedgerFile {
+    /// Whether damage at this offset is news for the log: readers try again and again, and meet it each time.
+    pub(crate) fn is_news(&self, offset: u64) -> bool {
+        let mut told = self.told.lock();
+        let news = told.len() < MAX_TOLD_DAMAGES && !told.contains(&offset);
+        if news {
+            told.push(offset);
+        }
+        news
+    }
+
     /// Writes all slices at `offset`, in as few calls as possible.
     pub(crate) fn write_all_at(
         &self,
@@ -231,6 +243,7 @@ impl Files {
             file,
             path,
             marks: OnceLock::new(),
+            told: Mutex::default(),
             used: AtomicU64::new(self.tick.fetch_add(1, Ordering::Relaxed)),
             #[cfg(test)]
             faults: Arc::clone(&self.faults),

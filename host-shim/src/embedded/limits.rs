@@ -58,6 +58,9 @@ pub const SPACE_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 /// How far behind an invalid record the next valid one is looked for.
 pub const RESYNC_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Damaged places of one open file that the log names, each once.
+pub const MAX_TOLD_DAMAGES: usize = 64;
+
 /// Memory that the catalog's page cache may take.
 pub const CATALOG_CACHE_BYTES: usize = 8 * 1024 * 1024;
 

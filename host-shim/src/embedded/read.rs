@@ -411,23 +411,28 @@ impl Collected {
     }
 }
 
+/// What a read of a damaged record is answered; the log says it once.
 pub(super) fn damaged(file: &LedgerFile, offset: u64, header: Option<RecordHeader>) -> ApiError {
     let entry = header.map_or_else(String::new, |header| format!(" (entry {})", header.entry));
-    ApiError::new(
-        ErrorCode::Corrupt,
-        format!(
-            "{} is damaged at offset {offset}{entry}: the record does not match its checksum",
-            file.path.display()
-        ),
-    )
+    let text = format!(
+        "{} is damaged at offset {offset}{entry}: the record does not match its checksum",
+        file.path.display()
+    );
+    corrupt(file, offset, text)
 }
 
+/// What a read is answered that the file system fails; the log says it once.
 pub(super) fn unreadable(file: &LedgerFile, offset: u64, error: &std::io::Error) -> ApiError {
-    ApiError::new(
-        ErrorCode::Corrupt,
-        format!(
-            "{} cannot be read at offset {offset}: {error}",
-            file.path.display()
-        ),
-    )
+    let text = format!(
+        "{} cannot be read at offset {offset}: {error}",
+        file.path.display()
+    );
+    corrupt(file, offset, text)
+}
+
+fn corrupt(file: &LedgerFile, offset: u64, text: String) -> ApiError {
+    if file.is_news(offset) {
+        tracing::error!("{text}");
+    }
+    ApiError::new(ErrorCode::Corrupt, text)
 }
