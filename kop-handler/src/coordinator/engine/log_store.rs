@@ -180,7 +180,7 @@ async fn outcome(
 ) -> Result<(), StoreFault> {
     match appended.await.into_iter().next() {
         Some(Ok(_)) => Ok(()),
-        Some(Err(rejection)) => Err(store_fault(&rejection.fault)),
+        Some(Err(rejection)) => Err(append_fault(&rejection.fault)),
         None => Err(StoreFault::Failed("the log answered nothing".to_owned())),
     }
 }
@@ -211,6 +211,18 @@ fn chunk(pieces: &[Bytes], size: usize, high_watermark: i64) -> Result<Chunk, Ba
     Ok(chunk)
 }
 
+/// What a fault of an append means. After those that say that nothing was written the partition stays open, and so a
+/// busy host, say, does not cost the shard its life.
+fn append_fault(fault: &Fault) -> StoreFault {
+    match fault {
+        Fault::LeaderNotAvailable(_)
+        | Fault::InvalidRequest(_)
+        | Fault::SaslAuthenticationFailed(_)
+        | Fault::TopicAuthorizationFailed(_) => StoreFault::Refused(fault.to_string()),
+        _ => store_fault(fault),
+    }
+}
+
 fn store_fault(fault: &Fault) -> StoreFault {
     let text = fault.to_string();
     match fault {
@@ -225,6 +237,8 @@ fn store_fault(fault: &Fault) -> StoreFault {
 
 #[cfg(test)]
 mod tests {
+    use handler_api::{ApiError, ErrorCode};
+
     use super::*;
 
     #[test]
@@ -245,6 +259,31 @@ mod tests {
 
         let part = chunk(&pieces[..2], one.len(), 3).unwrap();
         assert_eq!((part.records, part.next), (first, Some(2)));
+    }
+
+    #[tokio::test]
+    async fn an_append_of_which_nothing_was_written_is_refused_and_the_shard_lives_on() {
+        let refused = [
+            ErrorCode::Refused,
+            ErrorCode::NoSpace,
+            ErrorCode::NotReady,
+            ErrorCode::InvalidArgument,
+            ErrorCode::Unauthenticated,
+            ErrorCode::Unauthorized,
+        ];
+        for code in ErrorCode::ALL {
+            let fault = Fault::from(ApiError::new(*code, "text"));
+            let answer = vec![Err(Rejection::from(fault))];
+            let fault = outcome(std::future::ready(answer)).await.unwrap_err();
+            assert_eq!(
+                matches!(fault, StoreFault::Refused(_)),
+                refused.contains(code),
+                "{code:?}: {fault:?}"
+            );
+        }
+        let unknown = vec![Err(Rejection::from(Fault::StorageUnknown(String::new())))];
+        let fault = outcome(std::future::ready(unknown)).await.unwrap_err();
+        assert!(matches!(fault, StoreFault::Failed(_)), "{fault:?}");
     }
 
     #[test]
