@@ -56,6 +56,8 @@ pub struct Limits {
     pub max_partitions_per_page: u32,
     /// Groups in one partition of the offsets topic.
     pub max_groups_per_shard: usize,
+    /// Protocols that one member of a group may offer; clients offer one for each of their assignors.
+    pub max_member_protocols: usize,
     /// Records that one decision of a coordinator may make; longer work is done in several.
     pub max_decision_records: usize,
     /// Commands that wait for one shard of a coordinator to load.
@@ -107,6 +109,7 @@ impl Limits {
             max_created_partitions: 10_000,
             max_partitions_per_page: 2_000,
             max_groups_per_shard: 100_000,
+            max_member_protocols: 32,
             max_decision_records: 5_000,
             max_waiting_for_load: 10_000,
             max_gathered_decisions: 20_000,

@@ -101,6 +101,7 @@ fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
             .unwrap_or(0),
         max_group_size: config.group_max_size,
         max_groups_per_shard: limits.max_groups_per_shard,
+        max_member_protocols: limits.max_member_protocols,
         max_decision_records: limits.max_decision_records,
         offset_metadata_max_size: config.offset_metadata_max_size,
         offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),

@@ -436,6 +436,6 @@ pub fn shard_index(key: &str, count: usize) -> u32 {
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

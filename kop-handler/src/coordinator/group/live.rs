@@ -14,7 +14,7 @@
 //!
 //! Kafka's source: `ClassicGroup`, `ClassicGroupMember`. It must not know records' bytes, tasks or clocks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -299,23 +299,35 @@ impl Live {
         if self.is(State::Empty) {
             return !protocol_type.is_empty() && !protocols.is_empty();
         }
-        self.protocol_type.as_deref() == Some(protocol_type)
-            && protocols.iter().any(|(name, _)| {
-                self.members
-                    .values()
-                    .all(|m| m.protocols.iter().any(|(other, _)| other == name))
-            })
+        self.protocol_type.as_deref() == Some(protocol_type) && !self.common(protocols).is_empty()
+    }
+
+    /// Those of some protocols that all members support. Each member's protocols are looked at once.
+    fn common<'a>(&self, protocols: &'a [(String, Bytes)]) -> HashSet<&'a str> {
+        let mut supporters: HashMap<&str, usize> = protocols
+            .iter()
+            .map(|(name, _)| (name.as_str(), 0))
+            .collect();
+        for (before, member) in self.members.values().enumerate() {
+            for (name, _) in &member.protocols {
+                if let Some(count) = supporters.get_mut(name.as_str())
+                    && *count == before
+                {
+                    *count += 1; // once, though a member may offer one twice
+                }
+            }
+        }
+        supporters.retain(|_, count| *count == self.members.len());
+        supporters.into_keys().collect()
     }
 
     /// The protocol that most members prefer among those that all support; the leader's preference breaks ties.
     pub(crate) fn select_protocol(&self) -> Option<String> {
+        let common = self.common(&self.members.values().next()?.protocols);
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in self.members.values() {
-            let vote = member.protocols.iter().find(|(name, _)| {
-                self.members
-                    .values()
-                    .all(|m| m.protocols.iter().any(|(other, _)| other == name))
-            });
+            let mut offered = member.protocols.iter();
+            let vote = offered.find(|(name, _)| common.contains(name.as_str()));
             if let Some((name, _)) = vote {
                 *votes.entry(name).or_default() += 1;
             }

@@ -6,6 +6,7 @@
 //!
 //! Kafka's source: `GroupMetadataManager.classicGroupJoin…`, `classicGroupSync`, `classicGroupLeave`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,7 +38,7 @@ pub(super) fn join(
     if !timeouts.contains(&join.session_timeout_ms) {
         return refuse_join(ResponseError::InvalidSessionTimeout, &join.member_id);
     }
-    if !can_be_stored(&join) {
+    if join.protocols.len() > settings.max_member_protocols || !can_be_stored(&join) {
         return refuse_join(ResponseError::InvalidRequest, &join.member_id);
     }
     let is_new = join.member_id.is_empty();
@@ -321,10 +322,11 @@ fn sync_completing(mut draft: Draft<'_>, token: Token, sync: Sync) -> Decision {
     }
     synced(&mut draft.live, &sync.member_id);
     if draft.live.is_leader(&sync.member_id) {
+        // If a member is assigned to twice, the last one counts.
+        let mut assigned: HashMap<String, Bytes> = sync.assignments.into_iter().collect();
         for id in draft.member_ids() {
-            let assigned = sync.assignments.iter().rev().find(|(to, _)| **to == *id);
             if let Some(member) = draft.live.change(&id) {
-                member.assignment = assigned.map(|(_, bytes)| bytes.clone()).unwrap_or_default();
+                member.assignment = assigned.remove(&*id).unwrap_or_default();
             }
         }
         draft.live.enter(State::Stable, draft.now);

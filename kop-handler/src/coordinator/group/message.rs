@@ -31,6 +31,8 @@ pub struct GroupSettings {
     pub new_member_join_timeout_ms: u64,
     /// Most members of one group; one more is answered GROUP_MAX_SIZE_REACHED.
     pub max_group_size: usize,
+    /// Most protocols that one member may offer; a JoinGroup with more is answered INVALID_REQUEST.
+    pub max_member_protocols: usize,
     /// Most groups of one shard; one more is answered COORDINATOR_NOT_AVAILABLE.
     pub max_groups_per_shard: usize,
     /// `offsetMetadataMaxSize`, in UTF-16 units as Kafka counts.
@@ -52,6 +54,7 @@ impl Default for GroupSettings {
             initial_rebalance_delay_ms: 3_000,
             new_member_join_timeout_ms: 300_000,
             max_group_size: 10_000,
+            max_member_protocols: 32,
             max_groups_per_shard: 100_000,
             offset_metadata_max_size: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,

@@ -1,5 +1,6 @@
 //! Rules of the classic protocol, as Kafka has them, each as a scenario.
 
+mod bounds;
 mod leaving;
 mod offsets;
 mod rebalance;
