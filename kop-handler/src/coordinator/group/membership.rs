@@ -160,7 +160,7 @@ fn add_member(
         client_host: join.client_host,
         rebalance_timeout_ms: join.rebalance_timeout_ms,
         session_timeout_ms: join.session_timeout_ms,
-        protocols: join.protocols,
+        protocols: own_protocols(&join.protocols),
         assignment: Bytes::new(),
         join: Some(token),
         sync: None,
@@ -172,12 +172,24 @@ fn add_member(
     draft.decide(None)
 }
 
+/// Bytes to keep: those of a request are slices of its whole frame, which they would hold in memory.
+fn own(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+fn own_protocols(protocols: &[(String, Bytes)]) -> Vec<(String, Bytes)> {
+    protocols
+        .iter()
+        .map(|(name, metadata)| (name.clone(), own(metadata)))
+        .collect()
+}
+
 /// A member joins again: its protocols and timeouts are the new ones, and its JoinGroup waits.
 fn update_member(draft: &mut Draft<'_>, id: &str, join: &Join, token: Token) {
     let Some(member) = draft.live.change(id) else {
         return;
     };
-    member.protocols.clone_from(&join.protocols);
+    member.protocols = own_protocols(&join.protocols);
     member.rebalance_timeout_ms = join.rebalance_timeout_ms;
     member.session_timeout_ms = join.session_timeout_ms;
     let forgotten = member.join.replace(token);
@@ -326,7 +338,7 @@ fn sync_completing(mut draft: Draft<'_>, token: Token, sync: Sync) -> Decision {
         let mut assigned: HashMap<String, Bytes> = sync.assignments.into_iter().collect();
         for id in draft.member_ids() {
             if let Some(member) = draft.live.change(&id) {
-                member.assignment = assigned.remove(&*id).unwrap_or_default();
+                member.assignment = own(&assigned.remove(&*id).unwrap_or_default());
             }
         }
         draft.live.enter(State::Stable, draft.now);

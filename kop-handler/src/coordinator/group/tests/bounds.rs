@@ -116,3 +116,30 @@ fn each_member_gets_the_last_share_that_names_it_and_shares_of_strangers_are_dro
     let held = last_group(&h.log).members;
     assert_eq!(held.len(), 3);
 }
+
+/// A frame of megabytes must not stay in memory for the few bytes of it that a group keeps.
+#[test]
+fn a_group_keeps_nothing_of_the_frames_that_its_requests_came_in() {
+    let frame = Bytes::from(vec![7; 1 << 20]);
+    let part = |n: usize| frame.slice(n * 10..n * 10 + 10);
+    let from_frame = |join: Join| Join {
+        protocols: vec![("range".into(), part(1)), ("sticky".into(), part(2))],
+        ..join
+    };
+    let mut h = Harness::new();
+    h.join(from_frame(member("a")));
+    h.join(from_frame(fixed("s", "1")));
+    h.pass_ms(6_000);
+    assert!(frame.is_unique(), "of first joins");
+    let mut assigning = sync("a-1", 1, &[]);
+    assigning.assignments = vec![("a-1".into(), part(3)), ("s-1".into(), part(4))];
+    h.ask(GROUP, Command::Sync(assigning));
+    assert_eq!(h.state(), "Stable");
+    assert_eq!(last_group(&h.log).members[0].assignment, part(3));
+    assert!(frame.is_unique(), "of an assignment");
+    h.join(from_frame(fixed("s", "2")));
+    assert!(frame.is_unique(), "of a static member that is back");
+    h.join(from_frame(again("a-1")));
+    assert!(frame.is_unique(), "of a member that joins again");
+    assert_eq!(h.state(), "PreparingRebalance");
+}
