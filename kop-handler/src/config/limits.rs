@@ -60,6 +60,8 @@ pub struct Limits {
     pub max_member_protocols: usize,
     /// Records that one decision of a coordinator may make; longer work is done in several.
     pub max_decision_records: usize,
+    /// Bytes of those records, unless there is only one.
+    pub max_decision_bytes: usize,
     /// Commands that wait for one shard of a coordinator to load.
     pub max_waiting_for_load: usize,
     /// Decisions of one shard that wait for the append before them.
@@ -111,6 +113,8 @@ impl Limits {
             max_groups_per_shard: 100_000,
             max_member_protocols: 32,
             max_decision_records: 5_000,
+            // Half an append: what is left of it holds the batch's header, and a group's record that goes along.
+            max_decision_bytes: config.max_message_size.min(4 * MIB) / 2,
             max_waiting_for_load: 10_000,
             max_gathered_decisions: 20_000,
             max_gathered_bytes: 32 * MIB,

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::engine::{Engine, EngineCensus};
 use super::group::message::{
     Command, Commit, CommittedTopic, DeletedTopic, Description, FetchOffsets, FetchedTopic,
-    Heartbeat, Join, JoinReply, Leaving, Left, Listed, Reply, Sync, SyncReply, TopicPartitions,
+    GroupSettings, Heartbeat, Join, JoinReply, Leaving, Left, Listed, Reply, Sync, SyncReply,
+    TopicPartitions,
 };
 
 /// Longest group id in bytes: what fits into a record's key.
@@ -126,7 +127,8 @@ impl Groups {
         if !is_legal(group) {
             return Err(ResponseError::InvalidGroupId);
         }
-        let parts = split(commit, self.engine.settings().max_decision_records);
+        let most = most_at_once(self.engine.settings(), group, &commit);
+        let parts = split(commit, most);
         let mut topics: Vec<CommittedTopic> = Vec::new();
         for part in parts {
             let reply = self.engine.submit(group, Command::Commit(part)).await;
@@ -295,6 +297,24 @@ fn refusal(reply: &Reply) -> ResponseError {
         Reply::Unavailable(error) => *error,
         _ => ResponseError::UnknownServerError,
     }
+}
+
+/// How many partitions of a commit one decision may hold: each record repeats the names of group and topic.
+fn most_at_once(settings: &GroupSettings, group: &str, commit: &Commit) -> usize {
+    /// What else is in a record, and around it.
+    const AROUND: usize = 128;
+    const MAX_UTF8_PER_UNIT: usize = 3;
+    let longest_topic = commit.topics.iter().map(|topic| topic.topic.len()).max();
+    let partitions = commit.topics.iter().flat_map(|topic| &topic.partitions);
+    let longest_metadata = partitions.map(|partition| partition.metadata.len()).max();
+    // Longer metadata is not stored.
+    let max_metadata = settings.offset_metadata_max_size * MAX_UTF8_PER_UNIT;
+    let record = AROUND
+        + group.len()
+        + longest_topic.unwrap_or(0)
+        + longest_metadata.unwrap_or(0).min(max_metadata);
+    let fit = settings.max_decision_bytes / record;
+    fit.clamp(1, settings.max_decision_records.max(1))
 }
 
 /// Cuts a commit into parts of at most `max` partitions, in order. There is always one, so that it is always checked.

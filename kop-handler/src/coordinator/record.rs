@@ -138,6 +138,13 @@ impl KeyValue {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
     }
 
+    /// Bytes that it takes up in a batch at most: the format puts lengths, a timestamp and an offset around it.
+    #[must_use]
+    pub fn batched_len(&self) -> usize {
+        const AROUND: usize = 32;
+        self.len() + AROUND
+    }
+
     /// Whether it holds no byte (never so for an encoded record).
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -103,6 +103,7 @@ fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
         max_groups_per_shard: limits.max_groups_per_shard,
         max_member_protocols: limits.max_member_protocols,
         max_decision_records: limits.max_decision_records,
+        max_decision_bytes: limits.max_decision_bytes,
         offset_metadata_max_size: config.offset_metadata_max_size,
         offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
         offsets_check_interval_ms: config.offsets_retention_check_interval_ms,

@@ -43,6 +43,8 @@ pub struct GroupSettings {
     pub offsets_check_interval_ms: u64,
     /// Most records that one decision may make; longer work is done in several.
     pub max_decision_records: usize,
+    /// Most bytes of those records in a batch, unless there is only one.
+    pub max_decision_bytes: usize,
 }
 
 impl Default for GroupSettings {
@@ -60,6 +62,7 @@ impl Default for GroupSettings {
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_check_interval_ms: 600_000,
             max_decision_records: 5_000,
+            max_decision_bytes: 2 * 1024 * 1024,
         }
     }
 }

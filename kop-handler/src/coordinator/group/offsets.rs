@@ -14,7 +14,7 @@ use super::message::{
     FetchedTopic, GroupSettings, Now, Reply, TopicPartitions,
 };
 use super::{Decision, Group, Soft};
-use crate::coordinator::record::{OffsetValue, Record};
+use crate::coordinator::record::{self, OffsetValue, Record};
 
 /// OffsetCommit's "as the broker is set".
 const DEFAULT_RETENTION: i64 = -1;
@@ -201,13 +201,8 @@ pub(super) fn delete_group(settings: &GroupSettings, id: &str, group: Option<&Gr
     if !group.live.is(State::Empty) {
         return refuse(ResponseError::NonEmptyGroup);
     }
-    let mut records: Vec<Record> = all_offsets(group)
-        .take(settings.max_decision_records)
-        .map(|(topic, partition, _)| tombstone(id, topic, partition))
-        .collect();
-    let more = all_offsets(group)
-        .nth(settings.max_decision_records)
-        .is_some();
+    let doomed = all_offsets(group).map(|(topic, partition, _)| tombstone(id, topic, partition));
+    let (mut records, more) = within_bounds(settings, doomed);
     if more {
         return Decision::write(records, Reply::Delete(Ok(true)));
     }
@@ -215,6 +210,25 @@ pub(super) fn delete_group(settings: &GroupSettings, id: &str, group: Option<&Gr
     let mut decision = Decision::write(records, Reply::Delete(Ok(false)));
     decision.soft = Soft::Replace(Box::new(Live::empty()));
     decision
+}
+
+/// As many records as one decision may make, and whether there are more.
+fn within_bounds(
+    settings: &GroupSettings,
+    records: impl Iterator<Item = Record>,
+) -> (Vec<Record>, bool) {
+    let mut taken = Vec::new();
+    let mut bytes = 0;
+    for record in records {
+        bytes += record::encode(&record).batched_len();
+        let full =
+            taken.len() >= settings.max_decision_records || bytes > settings.max_decision_bytes;
+        if full && !taken.is_empty() {
+            return (taken, true);
+        }
+        taken.push(record);
+    }
+    (taken, false)
 }
 
 fn remove_group(id: &str, group: &Group, records: &mut Vec<Record>) {
@@ -242,16 +256,12 @@ pub(super) fn topic_deleted(
     topic_id: Uuid,
 ) -> Decision {
     let held = group.and_then(|group| group.offsets.get(topic));
-    let mut doomed = held
+    let doomed = held
         .into_iter()
         .flatten()
         .filter(|(_, value)| same_topic(value.topic_id, topic_id))
         .map(|(number, _)| tombstone(id, topic, *number));
-    let records = doomed
-        .by_ref()
-        .take(settings.max_decision_records)
-        .collect();
-    let more = doomed.next().is_some();
+    let (records, more) = within_bounds(settings, doomed);
     Decision::write(records, Reply::Swept(more))
 }
 
@@ -273,16 +283,12 @@ pub(super) fn expire(
         return nothing;
     };
     let subscribed = group.live.subscribed_topics();
-    let mut expired = all_offsets(group).filter(|(topic, _, value)| {
+    let expired = all_offsets(group).filter(|(topic, _, value)| {
         !group.live.subscribes(subscribed.as_ref(), topic)
             && base.has_expired(&group.live, value, now, settings.offsets_retention_ms)
     });
-    let mut records: Vec<Record> = expired
-        .by_ref()
-        .take(settings.max_decision_records)
-        .map(|(topic, partition, _)| tombstone(id, topic, partition))
-        .collect();
-    let more = expired.next().is_some();
+    let doomed = expired.map(|(topic, partition, _)| tombstone(id, topic, partition));
+    let (mut records, more) = within_bounds(settings, doomed);
     let all = records.len() == all_offsets(group).count();
     if all && group.live.is(State::Empty) {
         remove_group(id, group, &mut records);
