@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::EngineLimits;
 use super::store::{Pending, ShardLog, StoreFault};
 use crate::coordinator::group::message::{Command, Now, Reply, Token};
-use crate::coordinator::group::{Decision, Shard, Undo};
+use crate::coordinator::group::{Decision, Shard, Soft, Undo};
 use crate::coordinator::record::{self, KeyValue};
 
 /// Bytes of a batch beside its records.
@@ -42,10 +42,9 @@ impl Step {
     }
 }
 
-/// What records take up in a batch at most: key, value, and what the format puts around each.
+/// What records take up in a batch at most.
 fn bytes(records: &[KeyValue]) -> usize {
-    const AROUND: usize = 32;
-    records.iter().map(|record| record.len() + AROUND).sum()
+    records.iter().map(KeyValue::batched_len).sum()
 }
 
 /// How an append ended, for the engine to act upon.
@@ -56,6 +55,17 @@ pub(super) enum Settled {
     Refused(Vec<Arc<str>>),
     /// The shard's life is over.
     Dead(ResponseError),
+}
+
+/// What became of a command, as far as the group's deadlines are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// It was not taken: the group stands where it stood, whatever is due there.
+    NotTaken,
+    /// No deadline has come nearer.
+    SameDeadlines,
+    /// The living state is another one.
+    NewDeadlines,
 }
 
 /// A loaded shard.
@@ -102,7 +112,7 @@ impl Active {
         command: Command,
         answer: Option<Answer>,
         limits: &EngineLimits,
-    ) {
+    ) -> Ran {
         if self.dead.is_some()
             || self.gathering.len() >= limits.max_gathered_steps
             || self.gathered_bytes >= limits.max_gathered_bytes
@@ -111,7 +121,7 @@ impl Active {
                 let busy = ResponseError::CoordinatorNotAvailable;
                 let _ = answer.send(Reply::Unavailable(busy)); // a requester that has gone needs no answer
             }
-            return;
+            return Ran::NotTaken;
         }
         self.next_token += 1;
         let token = self.next_token;
@@ -129,8 +139,12 @@ impl Active {
                 let too_large = ResponseError::UnknownServerError; // as Kafka answers a record list that is too large
                 let _ = answer.send(Reply::Unavailable(too_large)); // a requester that has gone needs no answer
             }
-            return;
+            return Ran::NotTaken;
         }
+        let ran = match &soft {
+            Soft::Replace(_) => Ran::NewDeadlines,
+            Soft::Keep | Soft::Touch(_) => Ran::SameDeadlines,
+        };
         let mut undo: Vec<Undo> = records
             .into_iter()
             .map(|record| self.machine.replay(record))
@@ -147,7 +161,7 @@ impl Active {
         };
         if encoded.is_empty() && !self.dirty.contains_key(group) {
             self.answer(reply, released);
-            return;
+            return ran;
         }
         *self.dirty.entry(Arc::clone(group)).or_default() += 1;
         let step = Step {
@@ -159,6 +173,7 @@ impl Active {
         };
         self.gathered_bytes += step.bytes();
         self.gathering.push_back(step);
+        ran
     }
 
     fn answer(&mut self, reply: Option<(Answer, Reply)>, released: Vec<(Token, Reply)>) {

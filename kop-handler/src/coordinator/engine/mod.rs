@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, Semaphore, oneshot};
 use tracing::{Instrument, info_span, warn};
 
-use self::active::{Active, Answer};
+use self::active::{Active, Answer, Ran};
 pub use self::log_store::LogStore;
 pub use self::store::{Chunk, Pending, ShardLog, ShardStore, StoreFault};
 use self::timers::{Due, Timers};
@@ -399,8 +399,17 @@ impl Engine {
         command: Command,
         answer: Option<Answer>,
     ) {
-        active.run(self.now(), group, command, answer, &self.limits);
-        self.arm(cell, active, group, 0);
+        let now = self.now();
+        match active.run(now, group, command, answer, &self.limits) {
+            // What is due is due at once, and would be refused again at once.
+            Ran::NotTaken => {
+                let later_ms = now.mono_ms.saturating_add(self.limits.refused_pause_ms);
+                self.arm(cell, active, group, later_ms);
+            }
+            // Heartbeats, commits and questions: to look through a large group for them is not worth it.
+            Ran::SameDeadlines if active.armed.contains_key(group) => {}
+            Ran::SameDeadlines | Ran::NewDeadlines => self.arm(cell, active, group, 0),
+        }
         self.append(cell, active);
     }
 

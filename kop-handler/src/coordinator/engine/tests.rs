@@ -1,5 +1,6 @@
 //! The engine: loading, sharing appends, waiting for durability, undoing, reloading, deadlines.
 
+mod bounds;
 mod members;
 
 use std::sync::Arc;

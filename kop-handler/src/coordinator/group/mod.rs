@@ -232,7 +232,9 @@ impl Shard {
             Soft::Touch(member_id) => {
                 let live = &mut self.groups.get_mut(id)?.live;
                 if let Some(member) = live.change(&member_id) {
-                    member.deadline_ms = now.mono_ms.saturating_add(member.session_ms());
+                    // Never nearer: a first join may last longer than a session.
+                    let end_ms = now.mono_ms.saturating_add(member.session_ms());
+                    member.deadline_ms = member.deadline_ms.max(end_ms);
                 }
                 return None; // a session that goes on does no harm when the rest is taken back
             }

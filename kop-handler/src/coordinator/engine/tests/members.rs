@@ -9,7 +9,7 @@ use crate::coordinator::group::message::*;
 use crate::coordinator::group::testing::{commit, member, sync};
 
 /// One member that joins, syncs and is stable.
-async fn stable(groups: &Groups, name: &str) -> (String, i32) {
+pub(super) async fn stable(groups: &Groups, name: &str) -> (String, i32) {
     let joined = groups.join("g", member(name)).await;
     assert_eq!(joined.error, None);
     let id = joined.member_id;
