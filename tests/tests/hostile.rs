@@ -303,16 +303,35 @@ fn connections_that_say_nothing_or_half_a_request_do_not_keep_others_from_being_
             stream.write_all(part).expect("sent");
             held.push(stream);
         }
-        // A promised body of the greatest size, of which nothing comes.
+        is_served(broker);
+        // A promised Produce of just under the greatest size, of which nothing more comes: together they promise six
+        // times what a broker keeps of all requests.
         for _ in 0..50 {
             let mut stream = connect(broker);
             stream
-                .write_all(&(90_i32 << 20).to_be_bytes())
+                .write_all(&((16_i32 << 20) - 1).to_be_bytes())
                 .expect("sent");
             stream.write_all(&[0, 0, 0, 9, 0, 0, 0, 1]).expect("sent");
             held.push(stream);
         }
         is_served(broker);
+        // Nor does a large request wait for those.
+        rd::create_topic(&broker.bootstrap(), "beside", 1);
+        let start = Instant::now();
+        let sent = rd::numbered(0, 0..5_000);
+        rd::produce(&broker.bootstrap(), "beside", &[], &sent);
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "produced after {:?}",
+            start.elapsed()
+        );
+        // They are all still open: what was refused at once would have held up nobody.
+        for stream in held.iter_mut().rev().take(50) {
+            stream.set_nonblocking(true).expect("a mode");
+            let read = stream.read(&mut [0]);
+            let waits = matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
+            assert!(waits, "a promise was not waited for: {read:?}");
+        }
         drop(held);
         let pid = broker.pid();
         kop_tests::process::eventually("the closed connections are let go", PATIENCE, || {

@@ -51,9 +51,7 @@ pub(crate) fn reply(
     match key {
         ApiKey::Produce => refusal
             .answer(|request: ProduceRequest| Some(produce::refusal(&request, version, fault))),
-        ApiKey::Fetch => {
-            refusal.answer(|_: FetchRequest| (version >= 7).then(|| fetch::refusal(fault)))
-        }
+        ApiKey::Fetch => refusal.of_waiting((version >= 7).then(|| fetch::refusal(fault))),
         ApiKey::ListOffsets => {
             refusal.answer(|request| Some(list_offsets::refusal(request, version, fault)))
         }
@@ -110,9 +108,7 @@ pub(crate) fn reply(
         ApiKey::LeaveGroup => refusal.answer(|_: LeaveGroupRequest| {
             Some(LeaveGroupResponse::default().with_error_code(fault.code()))
         }),
-        ApiKey::JoinGroup => {
-            refusal.answer(|_: JoinGroupRequest| Some(join_group::refusal(version, fault.code())))
-        }
+        ApiKey::JoinGroup => refusal.of_waiting(Some(join_group::refusal(version, fault.code()))),
         key => refusal.whole(key),
     }
 }
@@ -130,7 +126,12 @@ impl Refusal<'_> {
         &self,
         build: impl FnOnce(Q) -> Option<A>,
     ) -> Result<Reply, WireError> {
-        match build(decode(self.version, self.body)?) {
+        self.of_waiting(build(decode(self.version, self.body)?))
+    }
+
+    /// The reply to an API that waits: its body is not kept, so that the reply names nothing of it.
+    fn of_waiting(&self, answer: Option<impl Answer>) -> Result<Reply, WireError> {
+        match answer {
             Some(answer) => Answer::encode(answer, self.correlation_id, self.version),
             None => Ok(Reply::Close),
         }

@@ -57,7 +57,9 @@ fn every_api_is_refused_in_its_own_layout() {
             // An empty body is not every API's, but those with one error for the whole do not look at it.
             let refused = reply(line.key, version, 5, &Bytes::new(), &fault());
             let closes = matches!(refused, Ok(Reply::Close));
-            assert!(!closes, "{} has no refusal: add it", line.name);
+            // An old Fetch has no place for an error.
+            let may_close = line.key == ApiKey::Fetch && version < 7;
+            assert!(!closes || may_close, "{} has no refusal: add it", line.name);
         }
     }
 }

@@ -16,12 +16,14 @@ pub struct Limits {
     pub max_in_flight_per_connection: usize,
     /// Bytes of requests in flight per connection.
     pub max_bytes_in_flight_per_connection: usize,
-    /// Bytes of requests in flight over all connections.
+    /// Bytes of requests that are being read or are in flight, over all connections. One frame may be read beyond it.
     pub max_bytes_in_flight: usize,
     /// Connections served at once.
     pub max_connections: usize,
     /// Time that a started frame may take to arrive.
     pub frame_timeout_ms: u64,
+    /// The same for the one frame that is read beyond `max_bytes_in_flight`: others wait for it.
+    pub overdraft_timeout_ms: u64,
     /// Time in which a peer must take some bytes of its replies.
     pub write_timeout_ms: u64,
     /// Slices in one vectored write (`IOV_MAX` is 1024).
@@ -94,6 +96,7 @@ impl Limits {
             max_bytes_in_flight: budget.max(max_produce_frame),
             max_connections: config.max_connections,
             frame_timeout_ms: 60_000,
+            overdraft_timeout_ms: 5_000,
             write_timeout_ms: 60_000,
             max_write_slices: 1_024,
             max_reply_bytes_per_connection: 4 * MIB,

@@ -7,9 +7,9 @@
 //!               └──────────┴── no read while one of them is full
 //! ```
 //!
-//! A frame's bytes are taken from the budgets before its body is read into memory of its own. Whatever cannot be
-//! served (malformed, too large, an unknown key or version) closes the connection without a reply, once the requests
-//! before it are answered. It must not know what a request means.
+//! A large frame takes its bytes from the budget as they arrive, see `budget`. Whatever cannot be served (malformed,
+//! too large, an unknown key or version) closes the connection without a reply, once the requests before it are
+//! answered. It must not know what a request means.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use kafka_protocol::messages::ApiKey;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tracing::Instrument;
 
 use super::Shared;
+use super::budget::Memory;
 use super::output::Output;
 use super::pipeline::{Dispatch, Pipeline};
 use crate::api::{self, Call, Connection, Line, Reply};
@@ -79,7 +79,7 @@ enum Refusal {
 }
 
 /// Memory for a frame, being waited for.
-type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Option<Memory>> + Send>>;
 
 struct State {
     shared: Arc<Shared>,
@@ -87,10 +87,8 @@ struct State {
     connection: Arc<Connection>,
     client_id: Arc<str>,
     framer: Framer,
-    /// A whole frame that waits for memory.
-    held: Option<Bytes>,
-    /// Memory for the frame that is being read, or held.
-    reserved: Option<OwnedSemaphorePermit>,
+    /// Memory for the frame that is being read.
+    reserved: Memory,
     waiting: Option<Waiting>,
     pipeline: Pipeline,
     output: Output,
@@ -133,8 +131,7 @@ impl State {
                 other: shared.server.limits.max_frame,
                 front: shared.server.limits.front_buffer,
             }),
-            held: None,
-            reserved: None,
+            reserved: Memory::default(),
             waiting: None,
             pipeline: Pipeline::new(Arc::clone(&shared.server)),
             output: Output::default(),
@@ -164,27 +161,31 @@ impl State {
                 return end;
             }
             self.arm(timer.as_mut());
-            let may_read = self.may_read();
+            let may_read = self.may_dispatch();
+            let room = self.goal().map_or(usize::MAX, |goal| {
+                goal.saturating_sub(self.framer.received())
+            });
             let may_advance = !self.pipeline.is_empty();
             tokio::select! {
+                // Reading comes last: a peer that always sends would keep everything below it waiting.
                 biased;
+                _ = closing.wait_for(|closing| *closing), if self.ending.is_none() => self.ending = Some(End::Closing),
                 written = self.output.write_to(&mut writer, max_slices), if !self.output.is_empty() => match written {
                     Ok(written) => self.wrote(written),
                     Err(error) => return error.into(),
                 },
                 () = self.pipeline.advance(), if may_advance => {}
-                permit = async { match self.waiting.as_mut() { Some(waiting) => waiting.await, None => None } }, if self.waiting.is_some() => {
+                memory = async { match self.waiting.as_mut() { Some(waiting) => waiting.await, None => None } }, if self.waiting.is_some() => {
                     self.waiting = None;
-                    self.reserved = permit;
+                    self.reserved.add(memory.unwrap_or_default());
                 }
-                read = async { reader.read_buf(&mut self.framer.read_buffer()).await }, if may_read => match read {
+                () = timer.as_mut() => if let Some(end) = self.overdue(Instant::now()) { return end },
+                read = async { reader.read_buf(&mut self.framer.read_buffer().limit(room)).await }, if may_read => match read {
                     Ok(0) if self.framer.is_between_frames() => return End::PeerClosed,
                     Ok(0) => return End::CutShort,
                     Ok(read) => self.read(read),
                     Err(error) => return error.into(),
                 },
-                _ = closing.wait_for(|closing| *closing), if self.ending.is_none() => self.ending = Some(End::Closing),
-                () = timer.as_mut() => if let Some(end) = self.overdue(Instant::now()) { return end },
             }
         }
     }
@@ -219,35 +220,27 @@ impl State {
             && self.output.len() < limits.max_reply_bytes_per_connection
     }
 
-    fn may_read(&self) -> bool {
-        self.held.is_none() && self.may_dispatch()
+    /// How much of the large frame that is being read may be in memory before more of the budget is taken: the front
+    /// buffer, then twice what has arrived, so that a peer makes us hold no more than twice what it sends.
+    fn goal(&self) -> Option<usize> {
+        let front = self.shared.server.limits.front_buffer;
+        let length = self.framer.pending().filter(|length| *length > front)?;
+        Some(length.min(front.max(2 * self.framer.received())))
     }
 
     /// Cuts frames and starts their requests, as far as the bounds allow.
     fn pump(&mut self, cx: &mut Context<'_>) {
         while self.may_dispatch() {
-            let next = match self.held.take() {
-                Some(frame) => Ok(Some(frame)),
-                None => self.framer.next_frame(),
-            };
-            match next {
+            match self.framer.next_frame() {
                 Ok(Some(frame)) => {
-                    if !self.reserve(frame.len()) {
-                        self.held = Some(frame);
-                        return;
-                    }
+                    // Whatever stands behind it has a time of its own.
+                    self.frame_since = None;
                     if let Err(refusal) = self.dispatch(frame, cx) {
                         self.refuse(&refusal);
                     }
                 }
                 Ok(None) => {
-                    if let Some(length) = self
-                        .framer
-                        .pending()
-                        .filter(|length| *length > self.shared.server.limits.front_buffer)
-                    {
-                        self.reserve(length);
-                    }
+                    self.reserve();
                     return;
                 }
                 Err(error) => self.refuse(&error.into()),
@@ -255,28 +248,24 @@ impl State {
         }
     }
 
-    /// Takes a frame's bytes from the budget. `false`: nothing is read until they are there.
-    fn reserve(&mut self, length: usize) -> bool {
-        if self.reserved.is_some() {
-            return true;
+    /// Takes what the frame that is being read needs next from the budget, or waits for it: nothing is read meanwhile.
+    fn reserve(&mut self) {
+        let front = self.shared.server.limits.front_buffer;
+        let Some(goal) = self.goal().filter(|goal| *goal > front) else {
+            return;
+        };
+        if self.reserved.covers(goal) {
+            return;
         }
-        let permits = u32::try_from(length).unwrap_or(u32::MAX);
-        match Arc::clone(&self.shared.budget).try_acquire_many_owned(permits) {
-            Ok(permit) => {
-                self.reserved = Some(permit);
-                true
-            }
-            Err(_) => {
-                let budget = Arc::clone(&self.shared.budget);
-                self.waiting = Some(Box::pin(async move {
-                    budget.acquire_many_owned(permits).await.ok()
-                }));
-                false
-            }
+        let more = goal - self.reserved.bytes();
+        match self.shared.budget.try_take(more) {
+            Some(memory) => self.reserved.add(memory),
+            None => self.waiting = Some(Box::pin(self.shared.budget.take(more))),
         }
     }
 
     fn dispatch(&mut self, frame: Bytes, cx: &mut Context<'_>) -> Result<(), Refusal> {
+        let bytes = frame.len();
         let line = served(&frame)?;
         let head = RequestHead::parse(frame)?;
         let client_id = head.client_id.as_deref().unwrap_or_default();
@@ -285,7 +274,7 @@ impl State {
         }
         if !line.serves(head.version) {
             if line.key == ApiKey::ApiVersions {
-                self.reserved = None;
+                self.reserved = Memory::default();
                 let reply = api::security::api_versions::unsupported_version(head.correlation_id)?;
                 self.pipeline.answered(line, reply);
                 return Ok(());
@@ -295,9 +284,11 @@ impl State {
                 version: head.version,
             });
         }
-        let Some(permit) = self.reserved.take() else {
-            return Ok(());
-        };
+        let mut memory = std::mem::take(&mut self.reserved);
+        if !memory.covers(bytes) {
+            // It came whole with the frames before it.
+            memory.add(self.shared.budget.try_take(bytes).unwrap_or_default());
+        }
         if !self.active {
             self.active = true;
             self.shared.server.metrics.active_channels.add(1);
@@ -325,7 +316,8 @@ impl State {
                 correlation_id: head.correlation_id,
                 body: head.body,
                 work,
-                permit,
+                bytes,
+                memory,
             },
             cx,
         );
@@ -342,7 +334,7 @@ impl State {
                 "a request is refused and its connection closed"
             );
         }
-        self.reserved = None;
+        self.reserved = Memory::default();
         self.ending = Some(End::Refused);
     }
 
@@ -379,7 +371,7 @@ impl State {
     /// The next moment at which something is overdue unless it happens before.
     fn next_deadline(&mut self, now: Instant) -> Option<(Instant, End)> {
         let limits = &self.shared.server.limits;
-        let reading = self.may_read() && !self.framer.is_between_frames();
+        let reading = self.may_dispatch() && !self.framer.is_between_frames();
         self.frame_since = if reading {
             self.frame_since.or(Some(now))
         } else {
@@ -392,13 +384,15 @@ impl State {
             ));
         }
         if let Some(since) = self.frame_since {
-            return Some((
-                since + Duration::from_millis(limits.frame_timeout_ms),
-                End::SlowFrame,
-            ));
+            let patience_ms = if self.reserved.is_overdraft() {
+                limits.overdraft_timeout_ms.min(limits.frame_timeout_ms)
+            } else {
+                limits.frame_timeout_ms
+            };
+            return Some((since + Duration::from_millis(patience_ms), End::SlowFrame));
         }
         let idle_ms = u64::try_from(self.shared.server.config.connection_max_idle_ms).ok()?;
-        (self.pipeline.is_empty() && self.may_read()).then(|| {
+        (self.pipeline.is_empty() && self.may_dispatch()).then(|| {
             (
                 self.last_activity + Duration::from_millis(idle_ms),
                 End::Idle,

@@ -1,8 +1,9 @@
 //! Sockets: listeners, connections, budgets. Bytes come in, are cut into requests and dispatched through the table of
 //! `api`; replies leave in the order of their requests.
 //!
-//! It must not know what a request means. Reading order: [`listener`], [`connection`], `pipeline`, `output`.
+//! It must not know what a request means. Reading order: [`listener`], [`connection`], `budget`, `pipeline`, `output`.
 
+mod budget;
 pub(crate) mod connection;
 #[cfg(test)]
 mod fixture;
@@ -17,14 +18,15 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::Semaphore;
 
 use crate::api::Server;
+use budget::Budget;
 use refusals::RefusalLog;
 
 /// What all connections share.
 pub(crate) struct Shared {
     /// What requests work on.
     pub(crate) server: Arc<Server>,
-    /// Bytes that requests in flight may still take, over all connections.
-    budget: Arc<Semaphore>,
+    /// Bytes that requests may still take, over all connections.
+    budget: Budget,
     /// Connections that may still be opened.
     places: Arc<Semaphore>,
     next_id: AtomicU64,
@@ -36,7 +38,7 @@ impl Shared {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         let limits = &server.limits;
         Self {
-            budget: Arc::new(Semaphore::new(limits.max_bytes_in_flight)),
+            budget: Budget::new(limits.max_bytes_in_flight),
             places: Arc::new(Semaphore::new(limits.max_connections)),
             next_id: AtomicU64::new(1),
             refusals: RefusalLog::new(limits.refusal_log_lines_per_minute),

@@ -16,10 +16,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::instrument::Instrumented;
 
+use super::budget::Memory;
 use crate::api::{Line, Reply, Server, Work, refuse};
 use crate::error::Fault;
 use crate::metrics::Metrics;
@@ -33,8 +33,8 @@ struct Slot {
     outcome: Option<Result<Reply, WireError>>,
     /// When the outcome was there, if it had to wait for earlier ones.
     blocked: bool,
-    /// The bytes of the request, given back to the budget with the outcome.
-    permit: Option<OwnedSemaphorePermit>,
+    /// The bytes that the request keeps in memory until its outcome, given back to the budget then.
+    held: Option<(usize, Memory)>,
 }
 
 /// What is needed to answer a request whose handler did not.
@@ -42,6 +42,7 @@ struct Ticket {
     line: &'static Line,
     version: i16,
     correlation_id: i32,
+    /// Empty if a refusal can do without.
     body: Bytes,
 }
 
@@ -56,7 +57,9 @@ pub(super) struct Dispatch {
     /// The body, for a refusal in the API's own layout.
     pub(super) body: Bytes,
     pub(super) work: Instrumented<Work>,
-    pub(super) permit: OwnedSemaphorePermit,
+    /// Bytes of its frame, and what was taken from the budget for them.
+    pub(super) bytes: usize,
+    pub(super) memory: Memory,
 }
 
 /// Requests in flight, oldest first.
@@ -88,7 +91,7 @@ impl Pipeline {
         self.slots.is_empty()
     }
 
-    /// Bytes of the requests that run.
+    /// Bytes that the running requests keep.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -101,10 +104,11 @@ impl Pipeline {
             correlation_id,
             body,
             work,
-            permit,
+            bytes,
+            memory,
         } = dispatch;
         let started = Instant::now();
-        let ticket = Ticket {
+        let mut ticket = Ticket {
             line,
             version,
             correlation_id,
@@ -118,28 +122,33 @@ impl Pipeline {
         let metrics = &self.server.metrics;
         if outcome.is_some() {
             observe(metrics, line, started);
-            drop(permit);
+            drop(memory);
             self.slots.push_back(Slot {
                 line,
                 started,
                 outcome,
                 blocked: false,
-                permit: None,
+                held: None,
             });
             return;
         }
         metrics.request_queue_size.add(1);
-        metrics
-            .request_bytes_in_flight
-            .add(signed(permit.num_permits()));
-        self.bytes += permit.num_permits();
+        let held = if line.waits {
+            // It is decoded, may wait for minutes, and its refusal names nothing of it: the frame is let go.
+            ticket.body = Bytes::new();
+            None
+        } else {
+            metrics.request_bytes_in_flight.add(signed(bytes));
+            self.bytes += bytes;
+            Some((bytes, memory))
+        };
         let number = self.first + self.slots.len() as u64;
         self.slots.push_back(Slot {
             line,
             started,
             outcome: None,
             blocked: false,
-            permit: Some(permit),
+            held,
         });
         let server = Arc::clone(&self.server);
         self.running.push(Box::pin(async move {
@@ -162,7 +171,7 @@ impl Pipeline {
             started: Instant::now(),
             outcome,
             blocked: false,
-            permit: None,
+            held: None,
         });
     }
 
@@ -191,7 +200,7 @@ impl Pipeline {
         let metrics = &self.server.metrics;
         observe(metrics, slot.line, slot.started);
         metrics.request_queue_size.add(-1);
-        let bytes = slot.permit.take().map_or(0, |permit| permit.num_permits());
+        let bytes = slot.held.take().map_or(0, |(bytes, _)| bytes);
         metrics.request_bytes_in_flight.add(-signed(bytes));
         self.bytes = self.bytes.saturating_sub(bytes);
         slot.outcome = Some(outcome);

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{ApiKey, HeartbeatRequest, ProduceRequest};
 use kafka_protocol::protocol::Encodable;
-use tokio::sync::Semaphore;
 use tracing::Instrument;
 
+use super::super::budget::Budget;
 use super::*;
 use crate::api::Call;
 use crate::net::fixture::server;
@@ -41,6 +41,12 @@ static SLOW: Line = line(ApiKey::Heartbeat, true, |_, _, _, _| {
     Box::pin(async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok(bytes("slow"))
+    })
+});
+static LATER: Line = line(ApiKey::Heartbeat, false, |_, _, _, _| {
+    Box::pin(async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok(bytes("later"))
     })
 });
 static PANICS_NOW: Line = line(ApiKey::Heartbeat, false, |_, _, _, _| {
@@ -77,12 +83,12 @@ fn call() -> Call {
 /// Starts a request; its budget is of 10 bytes.
 async fn start(
     pipeline: &mut Pipeline,
-    budget: &Arc<Semaphore>,
+    budget: &Budget,
     line: &'static Line,
     version: i16,
     body: Bytes,
 ) {
-    let permit = Arc::clone(budget).acquire_many_owned(10).await.unwrap();
+    let memory = budget.try_take(10).unwrap();
     let work = (line.start)(Arc::clone(&pipeline.server), call(), 7, body.clone())
         .instrument(tracing::Span::none());
     let mut dispatch = Some(Dispatch {
@@ -91,7 +97,8 @@ async fn start(
         correlation_id: 7,
         body,
         work,
-        permit,
+        bytes: 10,
+        memory,
     });
     std::future::poll_fn(|cx| {
         if let Some(dispatch) = dispatch.take() {
@@ -115,27 +122,27 @@ async fn next(pipeline: &mut Pipeline) -> Outcome {
 #[tokio::test]
 async fn replies_leave_in_order_whoever_is_ready_first() {
     let mut pipeline = Pipeline::new(server(&[]).await);
-    let budget = Arc::new(Semaphore::new(100));
-    for line in [&SLOW, &QUICK, &SLOW, &QUICK] {
+    let budget = Budget::new(100);
+    for line in [&SLOW, &QUICK, &LATER, &QUICK] {
         start(&mut pipeline, &budget, line, 4, Bytes::new()).await;
     }
     assert!(pipeline.pop().is_none());
     assert_eq!(
-        (pipeline.len(), pipeline.bytes(), budget.available_permits()),
-        (4, 20, 80),
-        "what is done gives its bytes back"
+        (pipeline.len(), pipeline.bytes(), budget.free()),
+        (4, 10, 90),
+        "what is done, and what waits by its nature, gives its bytes back"
     );
-    for text in ["slow", "quick", "slow", "quick"] {
+    for text in ["slow", "quick", "later", "quick"] {
         assert_eq!(next(&mut pipeline).await, Ok(bytes(text)));
     }
     assert!(pipeline.is_empty());
-    assert_eq!((pipeline.bytes(), budget.available_permits()), (0, 100));
+    assert_eq!((pipeline.bytes(), budget.free()), (0, 100));
 }
 
 #[tokio::test]
 async fn a_panic_is_answered_in_the_apis_own_layout_and_the_others_go_on() {
     let mut pipeline = Pipeline::new(server(&[]).await);
-    let budget = Arc::new(Semaphore::new(100));
+    let budget = Budget::new(100);
     let data = TopicProduceData::default()
         .with_partition_data(vec![PartitionProduceData::default().with_index(3)]);
     let mut body = Vec::new();
@@ -196,7 +203,7 @@ async fn a_panic_is_answered_in_the_apis_own_layout_and_the_others_go_on() {
 #[tokio::test]
 async fn an_unanswered_request_runs_out_of_time_and_a_waiting_one_does_not() {
     let mut pipeline = Pipeline::new(server(&[("requestTimeoutMs", "100")]).await);
-    let budget = Arc::new(Semaphore::new(100));
+    let budget = Budget::new(100);
     let mut heartbeat = Vec::new();
     HeartbeatRequest::default()
         .encode(&mut heartbeat, 4)
@@ -214,13 +221,13 @@ async fn an_unanswered_request_runs_out_of_time_and_a_waiting_one_does_not() {
         "REQUEST_TIMED_OUT"
     );
     assert_eq!(next(&mut pipeline).await, Ok(bytes("slow")));
-    assert_eq!(budget.available_permits(), 100);
+    assert_eq!(budget.free(), 100);
 }
 
 #[tokio::test]
 async fn a_malformed_request_is_an_error_of_the_connection() {
     let mut pipeline = Pipeline::new(server(&[]).await);
-    let budget = Arc::new(Semaphore::new(100));
+    let budget = Budget::new(100);
     start(&mut pipeline, &budget, &MALFORMED, 4, Bytes::new()).await;
     assert_eq!(next(&mut pipeline).await, Err(WireError::TrailingBytes(1)));
 }
@@ -229,14 +236,14 @@ async fn a_malformed_request_is_an_error_of_the_connection() {
 async fn what_is_dropped_gives_everything_back() {
     let server = server(&[]).await;
     let mut pipeline = Pipeline::new(Arc::clone(&server));
-    let budget = Arc::new(Semaphore::new(100));
+    let budget = Budget::new(100);
     for line in [&NEVER, &QUICK, &NEVER] {
         start(&mut pipeline, &budget, line, 4, Bytes::new()).await;
     }
     assert!(rooms::metrics(&server).contains("REQUEST_QUEUE_SIZE{cluster=\"standalone\"} 2"));
     pipeline.clear();
     assert!(pipeline.is_empty());
-    assert_eq!(budget.available_permits(), 100);
+    assert_eq!(budget.free(), 100);
     let text = rooms::metrics(&server);
     assert!(
         text.contains("REQUEST_QUEUE_SIZE{cluster=\"standalone\"} 0"),
@@ -246,4 +253,35 @@ async fn what_is_dropped_gives_everything_back() {
         text.contains("REQUEST_BYTES_IN_FLIGHT{cluster=\"standalone\"} 0"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn whatever_waits_by_its_nature_lets_its_frame_go_and_can_still_be_refused() {
+    let server = server(&[]).await;
+    for line in crate::api::TABLE.iter().filter(|line| line.waits) {
+        let mut pipeline = Pipeline::new(Arc::clone(&server));
+        let budget = Budget::new(100);
+        let waits = Line {
+            start: |_, _, _, body| {
+                Box::pin(async move {
+                    drop(body);
+                    tokio::task::yield_now().await;
+                    panic!("a bug")
+                })
+            },
+            ..*line
+        };
+        let waits: &'static Line = Box::leak(Box::new(waits));
+        let frame = Bytes::from(vec![0; 10]);
+        start(&mut pipeline, &budget, waits, line.max, frame.clone()).await;
+        assert_eq!((pipeline.len(), pipeline.bytes()), (1, 0), "{}", line.name);
+        assert_eq!(budget.free(), 100, "{}", line.name);
+        assert!(frame.is_unique(), "{} keeps its frame", line.name);
+        let refused = next(&mut pipeline).await;
+        assert!(
+            matches!(refused, Ok(Reply::Bytes(_))),
+            "{}: {refused:?}",
+            line.name
+        );
+    }
 }

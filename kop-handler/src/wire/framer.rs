@@ -51,8 +51,8 @@ pub enum FrameError {
 /// ```text
 /// loop {
 ///     while let Some(frame) = framer.next_frame()? { … }
-///     if let Some(length) = framer.pending() { take `length` bytes from the memory budget }
-///     read into framer.read_buffer(); 0 bytes read = end of stream
+///     if let Some(length) = framer.pending() { take some of its bytes from the memory budget }
+///     read at most those into framer.read_buffer(); 0 bytes read = end of stream
 /// }
 /// ```
 #[derive(Debug)]
@@ -100,6 +100,16 @@ impl Framer {
     #[must_use]
     pub fn pending(&self) -> Option<usize> {
         self.pending
+    }
+
+    /// Bytes of that frame which are here.
+    #[must_use]
+    pub fn received(&self) -> usize {
+        if self.pending.is_some() {
+            self.buffer.len()
+        } else {
+            0
+        }
     }
 
     /// Whether the stream stands between two frames. If not, an end of the stream cuts a frame short.

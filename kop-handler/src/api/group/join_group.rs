@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 
@@ -44,7 +45,11 @@ pub(crate) async fn handle(
         protocols: request
             .protocols
             .into_iter()
-            .map(|protocol| (protocol.name.to_string(), protocol.metadata))
+            // Copied, as the assignments are: a slice would keep the whole frame in memory, which the budget no longer counts.
+            .map(|protocol| {
+                let metadata = Bytes::copy_from_slice(&protocol.metadata);
+                (protocol.name.to_string(), metadata)
+            })
             .collect(),
         require_known_member_id: call.version >= 4,
         supports_skipping_assignment: call.version >= 9,
@@ -100,7 +105,7 @@ pub(crate) fn refusal(version: i16, code: i16) -> JoinGroupResponse {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{Bytes, BytesMut};
+    use bytes::BytesMut;
     use kafka_protocol::error::ResponseError;
     use kafka_protocol::protocol::{Decodable, Encodable};
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
@@ -30,7 +31,10 @@ pub(crate) async fn handle(
         assignments: request
             .assignments
             .into_iter()
-            .map(|assigned| (assigned.member_id.to_string(), assigned.assignment))
+            .map(|assigned| {
+                let share = Bytes::copy_from_slice(&assigned.assignment);
+                (assigned.member_id.to_string(), share)
+            })
             .collect(),
     };
     let reply = server.groups.sync(&request.group_id, sync).await;
@@ -57,7 +61,7 @@ pub(crate) fn refusal(code: i16) -> SyncGroupResponse {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{Bytes, BytesMut};
+    use bytes::BytesMut;
     use kafka_protocol::protocol::{Decodable, Encodable};
 
     use super::*;
