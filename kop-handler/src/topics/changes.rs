@@ -3,6 +3,7 @@
 //! What is legal is checked by the callers (`api/admin`), which answer with Kafka's words; here is what the host is
 //! asked for, and what the view must forget. It must not know requests.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use handler_api::ErrorCode;
@@ -23,6 +24,26 @@ const CHANGE_TRIES: usize = 5;
 
 /// A creation under way; true when it has ended.
 pub(super) type Creation = watch::Receiver<bool>;
+
+/// The names of all topics, by what they collide as.
+#[derive(Debug)]
+pub struct Taken(HashMap<String, String>);
+
+impl Taken {
+    fn new(topics: &[Arc<Topic>]) -> Self {
+        let names = topics.iter().filter(|topic| can_collide(&topic.name));
+        Self(
+            names
+                .map(|topic| (unify_collisions(&topic.name), topic.name.clone()))
+                .collect(),
+        )
+    }
+
+    fn other_than(&self, shown: &str) -> Option<&str> {
+        let other = self.0.get(&unify_collisions(shown))?;
+        (other != shown).then_some(other)
+    }
+}
 
 /// What a Metadata request for a topic that does not exist leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +66,22 @@ impl Topics {
         partitions: u32,
         overrides: &Overrides,
     ) -> Result<Arc<Topic>, Fault> {
-        let full_name = self.check_new(name).await?;
+        let full_name = self.check_new(name, &mut None).await?;
+        self.create_checked(name, full_name, partitions, overrides)
+            .await
+    }
+
+    /// Creates a topic that [`Self::check_new`] found nothing against.
+    ///
+    /// # Errors
+    /// As of [`Self::create`].
+    pub async fn create_checked(
+        &self,
+        name: &str,
+        full_name: String,
+        partitions: u32,
+        overrides: &Overrides,
+    ) -> Result<Arc<Topic>, Fault> {
         let request = HostTopic {
             name: full_name.clone(),
             partitions,
@@ -78,11 +114,12 @@ impl Topics {
         })
     }
 
-    /// What speaks against creating a topic of this name; its full name if nothing does.
+    /// What speaks against creating a topic of this name; its full name if nothing does. `taken` is for the names of one
+    /// request, empty at first: all topics are listed at most once for them.
     ///
     /// # Errors
     /// As of [`Self::create`].
-    pub async fn check_new(&self, name: &str) -> Result<String, Fault> {
+    pub async fn check_new(&self, name: &str, taken: &mut Option<Taken>) -> Result<String, Fault> {
         let full_name = self.names.full_name(name)?;
         let Some(shown) = self.names.kafka_name(&full_name) else {
             return Err(Fault::InvalidTopic(format!(
@@ -94,15 +131,13 @@ impl Topics {
             return Err(exists(name));
         }
         if can_collide(&shown) {
-            let unified = unify_collisions(&shown);
-            let topics = self.list().await?;
-            if let Some(other) = topics
-                .iter()
-                .find(|topic| topic.name != shown && unify_collisions(&topic.name) == unified)
-            {
+            let taken = match taken {
+                Some(taken) => taken,
+                None => taken.insert(Taken::new(&self.list().await?)),
+            };
+            if let Some(other) = taken.other_than(&shown) {
                 return Err(Fault::InvalidTopic(format!(
-                    "Topic '{name}' collides with existing topic: {}",
-                    other.name
+                    "Topic '{name}' collides with existing topic: {other}"
                 )));
             }
         }

@@ -28,7 +28,7 @@ use self::names::Names;
 use self::nodes::Advertised;
 use self::view::Cache;
 
-pub use self::changes::AutoCreation;
+pub use self::changes::{AutoCreation, Taken};
 pub use self::leaders::Leaders;
 pub use self::topic::{ID_PROPERTY, Topic};
 

@@ -20,11 +20,13 @@ use uuid::Uuid;
 use super::{check_replicas, deadline, message, text, topic_configs, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
+use crate::topics::Taken;
 use crate::topics::configs::Overrides;
 use crate::topics::nodes::Node;
 
 /// A topic of the request that may be created.
 struct Plan {
+    full_name: String,
     partitions: u32,
     overrides: Overrides,
 }
@@ -41,6 +43,7 @@ pub(crate) async fn handle(
     }
     let mut seen = HashSet::new();
     let mut unified = HashMap::new();
+    let mut taken = None;
     let mut plans = Vec::new();
     for topic in request
         .topics
@@ -51,7 +54,7 @@ pub(crate) async fn handle(
             Err(Fault::InvalidRequest("Duplicate topic name.".to_owned()))
         } else {
             match &nodes {
-                Ok(nodes) => plan(server, &topic, nodes, &mut unified).await,
+                Ok(nodes) => plan(server, &topic, nodes, &mut unified, &mut taken).await,
                 Err(fault) => Err(fault.clone()),
             }
         };
@@ -71,9 +74,12 @@ pub(crate) async fn handle(
                 )),
                 Ok(plan) if request.validate_only => Ok((plan, None)),
                 Ok(plan) => {
-                    let create = server
-                        .topics
-                        .create(&name, plan.partitions, &plan.overrides);
+                    let create = server.topics.create_checked(
+                        &name,
+                        plan.full_name.clone(),
+                        plan.partitions,
+                        &plan.overrides,
+                    );
                     let created = until(deadline, create).await;
                     created.map(|topic| (plan, Some(topic.id)))
                 }
@@ -147,8 +153,9 @@ async fn plan(
     topic: &CreatableTopic,
     nodes: &[Node],
     unified: &mut HashMap<String, String>,
+    taken: &mut Option<Taken>,
 ) -> Result<Plan, Fault> {
-    let full_name = server.topics.check_new(&topic.name).await?;
+    let full_name = server.topics.check_new(&topic.name, taken).await?;
     if server.topics.names().is_internal(&full_name) {
         return Err(Fault::InvalidTopic(format!(
             "The topic '{}' is internal: the broker creates it when it is needed.",
@@ -178,6 +185,7 @@ async fn plan(
         check_assignments(topic, nodes)?
     };
     Ok(Plan {
+        full_name,
         partitions,
         overrides,
     })
