@@ -24,7 +24,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::net::Shared;
 use crate::net::listener::{self, Bound};
-use crate::telemetry;
+use crate::telemetry::{self, Forwarding};
 
 /// Kafka for a Pulsar broker. See [`ProtocolHandler`] for the order of calls.
 pub struct KafkaHandler {
@@ -36,6 +36,8 @@ struct Inner {
     prepared: Mutex<Option<Prepared>>,
     advertised: OnceLock<String>,
     running: OnceLock<Running>,
+    /// The log goes to the host until the end of the close.
+    forwarding: Mutex<Option<Forwarding>>,
     /// Taken out by whoever stops it.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -71,6 +73,7 @@ impl KafkaHandler {
                 prepared: Mutex::new(None),
                 advertised: OnceLock::new(),
                 running: OnceLock::new(),
+                forwarding: Mutex::new(None),
                 runtime: Mutex::new(None),
             }),
         }
@@ -115,7 +118,7 @@ impl ProtocolHandler for KafkaHandler {
                 "start needs initialize before it, and only one start",
             ));
         };
-        telemetry::forward_to(&host);
+        *self.inner.forwarding.lock() = Some(telemetry::forward_to(&host));
         for warning in &prepared.config.warnings {
             tracing::warn!("{warning}");
         }
@@ -249,6 +252,7 @@ impl Inner {
         if let Some(runtime) = self.runtime.lock().take() {
             runtime.shutdown_background();
         }
+        drop(self.forwarding.lock().take());
     }
 
     /// Stops serving. Blocks: runs on a thread of its own.
@@ -279,5 +283,6 @@ impl Inner {
             }
         }
         runtime.shutdown_timeout(Duration::from_secs(1));
+        drop(self.forwarding.lock().take());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use handler_api::{Host, Level};
 use parking_lot::RwLock;
@@ -16,13 +16,39 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-static HOST: RwLock<Option<Host>> = RwLock::new(None);
+/// With the number of the forwarding that it belongs to.
+static HOST: RwLock<Option<(u64, Host)>> = RwLock::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The most verbose level that the host keeps, as a number of [`Level`]; 0: none.
 static LEVEL: AtomicU32 = AtomicU32::new(0);
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
+/// Sends what is logged to a host until it is dropped, or another one is forwarded to. The host is not kept beyond that:
+/// what it owns (files, their locks) must not outlive its stop.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Forwarding(u64);
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        let host = {
+            let mut current = HOST.write();
+            if current
+                .as_ref()
+                .is_some_and(|(number, _)| *number == self.0)
+            {
+                current.take()
+            } else {
+                None
+            }
+        };
+        // Not under the lock: what a host drops may log.
+        drop(host);
+    }
+}
+
 /// Sends what is logged from now on to this host.
-pub(crate) fn forward_to(host: &Host) {
+pub(crate) fn forward_to(host: &Host) -> Forwarding {
     let levels = [
         Level::Error,
         Level::Warn,
@@ -35,12 +61,15 @@ pub(crate) fn forward_to(host: &Host) {
         .take_while(|level| host.log_enabled(*level))
         .last();
     LEVEL.store(most.map_or(0, |level| level as u32), Ordering::Relaxed);
-    *HOST.write() = Some(host.clone());
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let before = HOST.write().replace((number, host.clone()));
+    drop(before);
     INSTALLED.get_or_init(|| {
         // Where the plugin is linked into a program with a subscriber of its own (a test), that one stays.
         let _ = tracing::subscriber::set_global_default(Registry::default().with(Forward));
     });
     tracing::callsite::rebuild_interest_cache();
+    Forwarding(number)
 }
 
 fn level_of(metadata: &Metadata<'_>) -> Level {
@@ -80,7 +109,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forward {
             }
         }
         let host = HOST.read().clone();
-        if let Some(host) = host {
+        if let Some((_, host)) = host {
             host.log(level_of(event.metadata()), event.metadata().target(), &line);
         }
     }
@@ -114,6 +143,19 @@ impl Visit for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_let_go_with_its_forwarding_and_not_with_an_earlier_one() {
+        let services = || host_shim::sim::SimHost::new(1).services();
+        let (first, second) = (services(), services());
+        let earlier = forward_to(&Host::of(std::sync::Arc::clone(&first)));
+        let later = forward_to(&Host::of(std::sync::Arc::clone(&second)));
+        assert_eq!(std::sync::Arc::strong_count(&first), 1);
+        drop(earlier);
+        assert!(std::sync::Arc::strong_count(&second) > 1, "the later stays");
+        drop(later);
+        assert_eq!(std::sync::Arc::strong_count(&second), 1);
+    }
 
     #[test]
     fn fields_follow_the_message_and_enclosing_spans_follow_the_fields() {
