@@ -28,12 +28,17 @@ pub enum Wake {
     Moved,
     /// Too many wait already: answer with what there is.
     Overloaded,
+    /// The host does not watch a partition now: read again, but not at once, or a host that answers so for long is
+    /// asked without pause.
+    Unwatched,
 }
 
 /// What a waiter and its partitions share.
 #[derive(Debug, Default)]
 struct Bell {
     rung: AtomicBool,
+    /// Set before it is rung because the host does not watch.
+    unwatched: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -117,7 +122,7 @@ fn list(partition: &Arc<Partition>, bell: &Arc<Bell>, offset: i64) -> u64 {
                 wake(partition);
             }
             Ok(_) => {}
-            Err(_) => wake(partition),
+            Err(_) => ring(partition, true),
         }
     }
     id
@@ -125,12 +130,19 @@ fn list(partition: &Arc<Partition>, bell: &Arc<Bell>, offset: i64) -> u64 {
 
 /// Wakes all who wait at a partition.
 pub(super) fn wake(partition: &Partition) {
+    ring(partition, false);
+}
+
+fn ring(partition: &Partition, unwatched: bool) {
     let bells = {
         let mut waiting = partition.waiting.lock();
         waiting.armed = None;
         std::mem::take(&mut waiting.bells)
     };
     for bell in bells.into_values() {
+        if unwatched {
+            bell.unwatched.store(true, Ordering::Release);
+        }
         bell.ring();
     }
 }
@@ -144,7 +156,11 @@ impl Future for Waiter {
         }
         self.bell.waker.register(context.waker());
         if self.bell.rung.load(Ordering::Acquire) {
-            Poll::Ready(Wake::Moved)
+            Poll::Ready(if self.bell.unwatched.load(Ordering::Acquire) {
+                Wake::Unwatched
+            } else {
+                Wake::Moved
+            })
         } else {
             Poll::Pending
         }

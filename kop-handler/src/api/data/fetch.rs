@@ -36,6 +36,8 @@ const WITH_ZSTD: i16 = 10;
 /// First version that says who replicates in a tagged field.
 const WITH_REPLICA_STATE: i16 = 15;
 
+/// Pause before reading again where the host does not watch.
+const UNWATCHED: Duration = Duration::from_millis(100);
 /// Pause before reading again after a wake-up that was not enough: many small appends would else make as many reads.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -286,13 +288,15 @@ async fn read(
         drop(results);
         let more = async {
             let woken = server.logs.wait(&ends).await;
-            if woken == Wake::Moved && terms.min_bytes > 1 {
-                tokio::time::sleep(GATHER).await;
+            match woken {
+                Wake::Moved if terms.min_bytes > 1 => tokio::time::sleep(GATHER).await,
+                Wake::Unwatched => tokio::time::sleep(UNWATCHED).await,
+                Wake::Moved | Wake::Overloaded => {}
             }
             woken
         };
         waited = tokio::select! {
-            woken = more => woken == Wake::Moved,
+            woken = more => woken != Wake::Overloaded,
             () = tokio::time::sleep_until(deadline) => false,
             () = server.closed() => false,
         };

@@ -24,6 +24,19 @@ fn a_waiter_is_woken_by_an_append_to_any_of_its_partitions() {
 }
 
 #[test]
+fn who_is_not_watched_for_is_told_so_with_all_who_wait_there() {
+    let bed = Bed::quiet();
+    let partition = bed.open(0);
+    let mut first = bed.logs.wait(&[(Arc::clone(&partition), 5)]);
+    assert_eq!(rung(&mut first), None);
+    bed.sim.crash();
+    // A smaller offset needs a watch of its own, which a broker that is gone does not take.
+    let mut second = bed.logs.wait(&[(Arc::clone(&partition), 0)]);
+    assert_eq!(rung(&mut second), Some(Wake::Unwatched));
+    assert_eq!(rung(&mut first), Some(Wake::Unwatched));
+}
+
+#[test]
 fn what_moved_before_the_wait_is_not_missed() {
     let bed = Bed::quiet();
     let partition = bed.open(0);
