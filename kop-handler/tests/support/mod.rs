@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use handler_api::Handler;
+use handler_api::{Handler, HostServices};
 use host_shim::events::EventSink;
 use host_shim::sim::SimHost;
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
@@ -44,6 +44,15 @@ impl Plugin {
 
     /// Starts a plugin on a host.
     pub async fn start_on(sim: SimHost, settings: &[(&str, &str)]) -> Self {
+        Self::start_over(sim, settings, |services| services).await
+    }
+
+    /// Starts a plugin on a host whose services are changed on their way.
+    pub async fn start_over(
+        sim: SimHost,
+        settings: &[(&str, &str)],
+        change: impl FnOnce(Arc<dyn HostServices>) -> Arc<dyn HostServices>,
+    ) -> Self {
         let mut configuration: HashMap<String, String> = [
             ("kafkaListeners", "PLAINTEXT://127.0.0.1:0"),
             ("groupInitialRebalanceDelayMs", "0"),
@@ -59,7 +68,7 @@ impl Plugin {
         handler.initialize(&configuration).unwrap();
         let sink: Arc<dyn EventSink> = Arc::clone(&handler) as Arc<dyn EventSink>;
         let services = sim.attach(&handler.protocol_data_to_advertise(), Some(sink));
-        handler.start(services).await.unwrap();
+        handler.start(change(services)).await.unwrap();
         let address = handler
             .listeners()
             .first()

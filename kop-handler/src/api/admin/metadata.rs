@@ -6,7 +6,8 @@
 //! does, so that each names itself.
 //!
 //! v1: all topics by null. v4: auto-creation can be forbidden. v7: leader epochs. v8: authorized operations (KIP-430).
-//! v10: topic ids. v12: requests by id (KIP-516). v13: the reply has an error of its own, never set here.
+//! v10: topic ids. v12: requests by id (KIP-516). v13: the reply has an error of its own, set when
+//! all topics were asked for and cannot be listed; before it, the connection is closed then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,9 +20,31 @@ use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, Topi
 use uuid::Uuid;
 
 use super::{LEADER_EPOCH, NOBODY, operations, text};
-use crate::api::{Call, Server};
+use crate::api::{self, Call, Reply, Server};
 use crate::error::Fault;
 use crate::topics::{AutoCreation, Leaders, Topic};
+use crate::wire::WireError;
+
+/// First version whose reply has an error of its own.
+const WITH_ERROR: i16 = 13;
+
+/// The answer to a Metadata.
+#[derive(Debug)]
+pub(crate) enum Described {
+    Answer(Box<MetadataResponse>),
+    /// The topics could not be listed, and the version has no place for an error: an empty list would tell clients
+    /// that all topics are gone.
+    Unknown,
+}
+
+impl api::Answer for Described {
+    fn encode(self, correlation_id: i32, version: i16) -> Result<Reply, WireError> {
+        match self {
+            Self::Answer(response) => api::Answer::encode(*response, correlation_id, version),
+            Self::Unknown => Ok(Reply::Close),
+        }
+    }
+}
 
 /// A topic of the reply: as the client called it, and what there is.
 struct Answer {
@@ -34,14 +57,21 @@ pub(crate) async fn handle(
     server: &Arc<Server>,
     call: &Call,
     request: MetadataRequest,
-) -> MetadataResponse {
-    let answers = find(
+) -> Described {
+    let answers = match find(
         server,
         call.version,
         request.topics,
         request.allow_auto_topic_creation,
     )
-    .await;
+    .await
+    {
+        Ok(answers) => answers,
+        Err(fault) => {
+            tracing::warn!(%fault, "the topics could not be listed");
+            return unlisted(call.version, &fault);
+        }
+    };
     let found: Vec<Arc<Topic>> = answers
         .iter()
         .filter_map(|answer| answer.topic.as_ref().ok())
@@ -130,7 +160,16 @@ pub(crate) async fn handle(
         let asked = request.include_cluster_authorized_operations;
         response = response.with_cluster_authorized_operations(operations::on_cluster(asked));
     }
-    response
+    Described::Answer(Box::new(response))
+}
+
+/// A request for all topics that cannot be answered.
+fn unlisted(version: i16, fault: &Fault) -> Described {
+    if version < WITH_ERROR {
+        return Described::Unknown;
+    }
+    let response = MetadataResponse::default().with_error_code(fault.code());
+    Described::Answer(Box::new(response))
 }
 
 fn partition(version: i16, index: u32, leader: Option<i32>) -> MetadataResponsePartition {
@@ -158,7 +197,7 @@ async fn find(
     version: i16,
     topics: Option<Vec<MetadataRequestTopic>>,
     may_create: bool,
-) -> Vec<Answer> {
+) -> Result<Vec<Answer>, Fault> {
     let topics = match topics {
         // Version 0 had no null and meant all by none.
         Some(topics) if version > 0 || !topics.is_empty() => topics,
@@ -177,24 +216,17 @@ async fn find(
         )
         .await,
     );
-    answers
+    Ok(answers)
 }
 
-async fn all(server: &Arc<Server>) -> Vec<Answer> {
-    match server.topics.list().await {
-        Ok(topics) => topics
-            .iter()
-            .map(|topic| Answer {
-                name: Some(TopicName(text(topic.name.clone()))),
-                id: topic.id,
-                topic: Ok(Arc::clone(topic)),
-            })
-            .collect(),
-        Err(fault) => {
-            tracing::warn!(%fault, "the topics could not be listed");
-            Vec::new()
-        }
-    }
+async fn all(server: &Arc<Server>) -> Result<Vec<Answer>, Fault> {
+    let topics = server.topics.list().await?;
+    let answer = |topic: &Arc<Topic>| Answer {
+        name: Some(TopicName(text(topic.name.clone()))),
+        id: topic.id,
+        topic: Ok(Arc::clone(topic)),
+    };
+    Ok(topics.iter().map(answer).collect())
 }
 
 async fn by_ids(server: &Arc<Server>, ids: impl Iterator<Item = Uuid>) -> Vec<Answer> {
