@@ -73,6 +73,40 @@ fn every_version_of_api_versions_tells_the_same_keys() {
     assert_eq!(told[0].first().map(|line| (line.0, line.1)), Some((0, 0)));
 }
 
+/// Row 37: a client that finds `transaction.version` 2 drops AddPartitionsToTxn and expects bumped epochs.
+#[test]
+fn features_that_would_change_what_clients_do_are_not_offered() {
+    if is_reference() {
+        return; // Kafka 4 offers them all.
+    }
+    let (_broker, mut raw) = start();
+    for version in 3..=4 {
+        let reply = raw.call(version, &software());
+        assert_eq!(reply.error_code, 0);
+        let supported = reply.supported_features.iter().map(|f| f.name.to_string());
+        let finalized = reply.finalized_features.iter().map(|f| f.name.to_string());
+        let offered: Vec<String> = supported.chain(finalized).collect();
+        for feature in ["transaction.version", "group.version", "share.version"] {
+            assert!(
+                !offered.iter().any(|name| name == feature),
+                "version {version} offers {offered:?}"
+            );
+        }
+        // What the features stand for is not there either.
+        for key in [
+            ApiKey::AddPartitionsToTxn,
+            ApiKey::EndTxn,
+            ApiKey::ConsumerGroupHeartbeat,
+        ] {
+            let key = key as i16;
+            assert!(
+                reply.api_keys.iter().all(|line| line.api_key != key),
+                "{key}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_software_name_that_is_none_is_refused() {
     let (_broker, mut raw) = start();
