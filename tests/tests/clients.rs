@@ -44,7 +44,7 @@ fn demand(mut command: Command, arguments: &[&str], steps: &[&str], optional: &[
             .find(|line| line.starts_with(&format!("skip {step}: ")));
         if let Some(reason) = skipped {
             // `cargo verify` shows lines that begin so.
-            println!("note: {}: {reason}", arguments.last().unwrap_or(&""));
+            println!("left out: {}: {reason}", arguments.last().unwrap_or(&""));
         }
         assert!(
             done || (skipped.is_some() && optional.contains(step)),

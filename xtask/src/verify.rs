@@ -342,8 +342,8 @@ impl Verifier {
         for skip in skips {
             println!("    skipped {skip}");
         }
-        for note in output.lines().filter(|line| line.starts_with("note: ")) {
-            println!("    {note}");
+        for step in output.lines().filter(|line| line.starts_with("left out: ")) {
+            println!("    {step}");
         }
         if good {
             return;
