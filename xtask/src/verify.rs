@@ -251,7 +251,7 @@ impl Verifier {
             let programs = programs(&output);
             let (good, output) = self.finish(
                 "build-programs",
-                self.cargo(&["build", "--workspace", "--bins", "--examples"]),
+                self.cargo(&["build", "--workspace", "--lib", "--bins", "--examples"]),
             );
             if good {
                 report("build", true, start.elapsed(), "");
