@@ -320,6 +320,7 @@ macro_rules! contract_tests {
             topic_properties_change_by_compare_and_set
             deleting_a_topic_deletes_its_data
             namespaces_are_needed_and_made
+            retention_is_set_where_the_host_gives_up_data
             values_change_by_compare_and_set
             values_are_listed_by_path
             watched_paths_are_told_of

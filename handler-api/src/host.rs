@@ -56,6 +56,8 @@ pub mod capability {
     pub const FILE_REGIONS: u64 = 1 << 3;
     /// Clients must authenticate, and [`crate::auth::Authorize`] decides for real.
     pub const AUTHENTICATION: u64 = 1 << 4;
+    /// The host gives up old data by policies of its own; [`crate::topics::SetTopicPolicies`] says which. Since 1.1.
+    pub const HOST_RETENTION: u64 = 1 << 5;
 }
 
 /// The services of a broker.
@@ -73,8 +75,9 @@ pub trait HostServices: Send + Sync + 'static {
     fn log(&self, level: Level, target: &str, message: &str);
 
     /// Who serves each topic, given full names of partitions (`persistent://t/ns/topic-partition-0`) or of
-    /// non-partitioned topics. The topic need not exist; asking may make this broker its owner. Answers may be kept
-    /// until an [`crate::topics::OwnershipChanged`] event covers them.
+    /// non-partitioned topics. The topic need not exist; asking may make this broker its owner. An answer
+    /// with [`Owner::local`] may be kept until an [`crate::topics::OwnershipChanged`] event covers it; any other holds
+    /// for the moment only, since nobody is told when ownership moves between other brokers.
     fn lookup(&self, topics: Vec<String>) -> Reply<Vec<Result<Owner, ApiError>>>;
 
     /// Appends entries. The order of appends to one handle, and the host's ownership of them, are fixed when this

@@ -26,6 +26,12 @@ operations! {
     ListNamespaces = 0x0107: Tenant => NamespaceList;
     /// The brokers that are alive.
     ListBrokers = 0x0108: Nothing => Cluster;
+    /// Says how long a topic's data is to be kept, to a host that gives data up by itself
+    /// ([`crate::capability::HOST_RETENTION`]). `NotFound` if there is no such topic. Since 1.1.
+    SetTopicPolicies = 0x0109: TopicPolicies => PolicyOutcome;
+    /// Says how long a namespace keeps data, where its topics say nothing themselves. Values that stand already are
+    /// left alone; what is changed is logged. `NotFound` if there is no such namespace. Since 1.1.
+    SetNamespacePolicies = 0x010a: NamespacePolicies => PolicyOutcome;
 }
 
 /// One topic's name.
@@ -117,6 +123,52 @@ pub struct NamespaceList {
     pub namespaces: Vec<String>,
 }
 
+/// How long a topic's data is kept. What is absent stays as it is; −1 is without limit. Hosts count coarser (Pulsar in
+/// minutes and MiB) and round up: they keep at least what is said here.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TopicPolicies {
+    /// Full name, without a partition's suffix.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// For how long, in ms.
+    #[prost(sint64, optional, tag = "2")]
+    pub retention_ms: Option<i64>,
+    /// How many bytes of each partition.
+    #[prost(sint64, optional, tag = "3")]
+    pub retention_bytes: Option<i64>,
+}
+
+/// How long a namespace keeps data; as [`TopicPolicies`].
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NamespacePolicies {
+    /// The name, `tenant/namespace`.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// For how long, in ms.
+    #[prost(sint64, optional, tag = "2")]
+    pub retention_ms: Option<i64>,
+    /// How many bytes of each partition.
+    #[prost(sint64, optional, tag = "3")]
+    pub retention_bytes: Option<i64>,
+    /// After how long a message counts as consumed by subscriptions that have not done so, in ms.
+    #[prost(sint64, optional, tag = "4")]
+    pub message_ttl_ms: Option<i64>,
+    /// Bytes of a topic's backlog at which the host compacts it by itself; 0: never.
+    #[prost(sint64, optional, tag = "5")]
+    pub compaction_threshold_bytes: Option<i64>,
+}
+
+/// Whether policies hold.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PolicyOutcome {
+    /// Whether the host keeps data for at least as long as it was asked to.
+    #[prost(bool, tag = "1")]
+    pub applied: bool,
+    /// If not: why, and what an operator can do. The host has logged it, once per namespace.
+    #[prost(string, tag = "2")]
+    pub advice: String,
+}
+
 /// The cluster as this broker sees it.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Cluster {
@@ -142,7 +194,8 @@ pub struct Broker {
     pub protocol_data: String,
 }
 
-/// Ownership of topics moved: kept lookups of them are stale.
+/// Ownership of topics moved: kept lookups of them are stale. Only lookups that answered `local` may be kept, so a host
+/// tells of what it has lost, and need not tell of what it gained.
 #[derive(Clone, PartialEq, Message)]
 pub struct OwnershipChanged {
     /// Full names of the topics (or partitions) concerned; empty means all.

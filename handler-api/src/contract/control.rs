@@ -12,8 +12,8 @@ use crate::metadata::{
 };
 use crate::topics::{
     CreateTopic, DeleteTopic, DescribeTopics, EnsureNamespace, ListBrokers, ListNamespaces,
-    ListTopics, Namespace, Tenant, Topic, TopicChange, TopicName, TopicNames, TopicsChanged,
-    UpdateTopic,
+    ListTopics, Namespace, NamespacePolicies, SetNamespacePolicies, SetTopicPolicies, Tenant,
+    Topic, TopicChange, TopicName, TopicNames, TopicPolicies, TopicsChanged, UpdateTopic,
 };
 use crate::{ApiError, ErrorCode, Reply};
 
@@ -214,6 +214,44 @@ pub fn namespaces_are_needed_and_made(subject: &dyn Subject) {
             .len(),
         1
     );
+}
+
+/// A host that gives up data by itself is told how long to keep it; one that does not says that it cannot be told.
+pub fn retention_is_set_where_the_host_gives_up_data(subject: &dyn Subject) {
+    let bench = Bench::start(subject);
+    bench.create(TOPIC, 1).unwrap();
+    let topic = |name: &str, retention_ms| TopicPolicies {
+        name: name.into(),
+        retention_ms,
+        retention_bytes: Some(-1),
+    };
+    let namespace = NamespacePolicies {
+        namespace: "public/default".into(),
+        retention_ms: Some(-1),
+        retention_bytes: Some(-1),
+        ..NamespacePolicies::default()
+    };
+    let set = |policies| bench.control::<SetTopicPolicies>(&policies);
+    if !bench.host.has(capability::HOST_RETENTION) {
+        assert_eq!(kind(set(topic(TOPIC, Some(-1)))), ErrorCode::Unsupported);
+        let refused = bench.control::<SetNamespacePolicies>(&namespace);
+        assert_eq!(kind(refused), ErrorCode::Unsupported);
+        return;
+    }
+    let first = set(topic(TOPIC, Some(86_400_000))).unwrap();
+    assert_ne!(first.applied, !first.advice.is_empty(), "one or the other");
+    let unknown = topic("persistent://public/default/none", Some(1));
+    assert_eq!(kind(set(unknown)), ErrorCode::NotFound);
+    assert_eq!(
+        kind(set(topic(TOPIC, Some(-2)))),
+        ErrorCode::InvalidArgument
+    );
+    for _ in 0..2 {
+        let outcome = bench.control::<SetNamespacePolicies>(&namespace).unwrap();
+        assert!(outcome.applied, "{}", outcome.advice);
+    }
+    // What the namespace keeps for ever, it keeps for a day.
+    assert!(set(topic(TOPIC, Some(86_400_000))).unwrap().applied);
 }
 
 /// Of many writers that expect the same version, one wins.
