@@ -30,7 +30,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use handler_api::{
     ApiError, AppendRequest, Appended, ErrorCode, Handle, Host, HostServices, Level, Owner,
-    Position, ReadAnswer, ReadRequest, Reply, capability,
+    Position, ReadAnswer, ReadRequest, Reply,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -149,11 +149,84 @@ impl SimHost {
         protocol_data: &str,
         sink: Option<Arc<dyn EventSink>>,
     ) -> Arc<dyn HostServices> {
-        let mut world = self.shared.world.lock();
-        Arc::new(View {
-            shared: Arc::clone(&self.shared),
-            id: world.add_view(protocol_data, sink),
-        })
+        self.attach_as(Self::BROKER, protocol_data, sink)
+    }
+
+    /// As [`SimHost::attach`], in a broker of this id: brokers share topics, ledgers and the metadata store, and each
+    /// bundle of topics has one of them as its owner. A killed broker lives again.
+    #[must_use]
+    pub fn attach_as(
+        &self,
+        broker: &str,
+        protocol_data: &str,
+        sink: Option<Arc<dyn EventSink>>,
+    ) -> Arc<dyn HostServices> {
+        let (view, effects) = {
+            let mut world = self.shared.world.lock();
+            let id = world.add_view(broker, protocol_data, sink);
+            let capabilities = world.capabilities;
+            let view = View {
+                shared: Arc::clone(&self.shared),
+                id,
+                capabilities,
+            };
+            (view, world.take_effects())
+        };
+        run(effects);
+        Arc::new(view)
+    }
+
+    /// Id of the broker that plugins are in if nothing else is said.
+    pub const BROKER: &str = "sim.local:6650";
+
+    /// What plugins that are attached from now on are told that the host can do, bits of
+    /// [`handler_api::capability`]. Without `TRIM_TO_ENTRY` whole ledgers are trimmed.
+    pub fn set_capabilities(&self, capabilities: u64) {
+        self.shared.world.lock().capabilities = capabilities;
+    }
+
+    /// Bundles that each namespace has; owners are drawn anew.
+    pub fn set_bundles(&self, bundles: u32) {
+        self.shared.world.lock().set_bundles(bundles);
+    }
+
+    /// Which broker owns a partition; `None` if nobody has asked for its bundle yet.
+    #[must_use]
+    pub fn owner_of(&self, partition: &str) -> Option<String> {
+        self.shared.world.lock().owner_of(partition)
+    }
+
+    /// The bundle of a partition is unloaded and goes to a broker, or to whoever is drawn when it is asked for next.
+    /// Its open partitions lose their handles, and appends under way end with an unknown outcome. Returns false if that
+    /// broker owns it already.
+    pub fn move_bundle(&self, partition: &str, to: Option<&str>) -> bool {
+        self.change(|world| world.move_bundle(partition, to))
+    }
+
+    /// The process of a broker dies, as by SIGKILL: what its plugins were given answers only `Closing`, appends under
+    /// way are kept or lost. The others still take it for the owner of what it owned. Returns false if there is none.
+    pub fn kill(&self, broker: &str) -> bool {
+        self.change(|world| world.kill(broker))
+    }
+
+    /// The session of a killed broker expires: it leaves the list, and what it owned goes to whoever is drawn.
+    pub fn expire(&self, broker: &str) -> bool {
+        self.change(|world| world.expire(broker))
+    }
+
+    /// Lookup calls so far, of all plugins.
+    #[must_use]
+    pub fn lookups(&self) -> u64 {
+        self.shared.world.lock().lookups
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let (value, effects) = {
+            let mut world = self.shared.world.lock();
+            (change(&mut world), world.take_effects())
+        };
+        run(effects);
+        value
     }
 
     /// As [`SimHost::services`], wrapped as a plugin gets it.
@@ -171,22 +244,12 @@ impl SimHost {
     /// Creates a topic (0 partitions: a non-partitioned one) and its namespace, as an administrator would beforehand.
     /// Returns false if it exists or its name cannot be.
     pub fn create_topic(&self, name: &str, partitions: u32) -> bool {
-        let (created, effects) = {
-            let mut world = self.shared.world.lock();
-            (world.admin_create(name, partitions), world.take_effects())
-        };
-        run(effects);
-        created
+        self.change(|world| world.admin_create(name, partitions))
     }
 
     /// Completes what is due next: one append that gets durable, or one answer. Returns false if nothing waits.
     pub fn step(&self) -> bool {
-        let (stepped, effects) = {
-            let mut world = self.shared.world.lock();
-            (world.step(), world.take_effects())
-        };
-        run(effects);
-        stepped
+        self.change(World::step)
     }
 
     /// Steps until nothing waits any more.
@@ -210,36 +273,18 @@ impl SimHost {
     /// (per managed ledger those up to some point are kept). What hosts were given before answers only `Closing`, and
     /// pending answers fail. Nobody is told: those who would listen died too.
     pub fn crash(&self) {
-        let effects = {
-            let mut world = self.shared.world.lock();
-            world.crash();
-            world.take_effects()
-        };
-        run(effects);
+        self.change(World::crash);
     }
 
     /// The partition's ownership leaves this broker and comes back at once: its handle dies, appends under way end
     /// with an unknown outcome, and the plugin is told. Returns false if it is not open.
     pub fn unload(&self, partition: &str) -> bool {
-        let (unloaded, effects) = {
-            let mut world = self.shared.world.lock();
-            (
-                world.unload(partition, "unloaded by the test"),
-                world.take_effects(),
-            )
-        };
-        run(effects);
-        unloaded
+        self.change(|world| world.unload(partition, "unloaded by the test"))
     }
 
     /// Another broker (`Some`) or this one (`None`) owns a partition from now on.
     pub fn set_owner(&self, partition: &str, owner: Option<Owner>) {
-        let effects = {
-            let mut world = self.shared.world.lock();
-            world.set_owner(partition, owner);
-            world.take_effects()
-        };
-        run(effects);
+        self.change(|world| world.set_owner(partition, owner));
     }
 
     /// While the disk is full, every append is answered `NoSpace`; reads go on.
@@ -299,6 +344,7 @@ impl Future for Drive {
 struct View {
     shared: Arc<Shared>,
     id: u64,
+    capabilities: u64,
 }
 
 /// How an operation of the world ends: now, or when the receiver hears of it.
@@ -343,7 +389,7 @@ impl View {
 
 impl HostServices for View {
     fn capabilities(&self) -> u64 {
-        capability::REPLACE_LEDGER | capability::TRIM_TO_ENTRY
+        self.capabilities
     }
 
     fn log_enabled(&self, _level: Level) -> bool {

@@ -18,14 +18,14 @@ use handler_api::metadata::{
     WatchPath,
 };
 use handler_api::topics::{
-    Broker, Cluster, CreateTopic, DeleteTopic, DescribeTopics, EnsureNamespace, ListBrokers,
-    ListNamespaces, ListTopics, Namespace, NamespaceList, Tenant, Topic, TopicChange, TopicList,
-    TopicName, TopicNames, TopicsChanged, UpdateTopic,
+    CreateTopic, DeleteTopic, DescribeTopics, EnsureNamespace, ListBrokers, ListNamespaces,
+    ListTopics, Namespace, NamespaceList, Tenant, Topic, TopicChange, TopicList, TopicName,
+    TopicNames, TopicsChanged, UpdateTopic,
 };
-use handler_api::{ApiError, ErrorCode};
+use handler_api::{ApiError, ErrorCode, capability};
 
 use super::managed::Managed;
-use super::world::{BROKER, TopicState, World};
+use super::world::{TopicState, World};
 use crate::names;
 
 type Answer<O> = Result<<O as Operation>::Answer, ApiError>;
@@ -58,7 +58,7 @@ impl World {
             EnsureNamespace => Self::ensure_namespace;
             ListNamespaces => Self::list_namespaces;
             ListBrokers => |world: &mut Self, _| world.list_brokers(view);
-            OpenLedgers => Self::open_ledgers;
+            OpenLedgers => |world: &mut Self, asked| world.open_ledgers(view, asked);
             DescribeLedgers => |world: &mut Self, handle| world.describe_ledgers(view, handle);
             Rollover => |world: &mut Self, handle| world.rollover(view, handle);
             Trim => |world: &mut Self, asked| world.trim(view, asked);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    fn topic_names(topic: &str, partitions: u32) -> Vec<String> {
+    pub(super) fn topic_names(topic: &str, partitions: u32) -> Vec<String> {
         if partitions == 0 {
             return vec![topic.to_owned()];
         }
@@ -234,14 +234,8 @@ impl World {
     }
 
     fn list_brokers(&mut self, view: u64) -> Answer<ListBrokers> {
-        Ok(Cluster {
-            name: "sim".to_owned(),
-            local_broker: BROKER.to_owned(),
-            brokers: vec![Broker {
-                id: BROKER.to_owned(),
-                protocol_data: self.view(view)?.protocol_data.clone(),
-            }],
-        })
+        let broker = self.view(view)?.broker.clone();
+        Ok(self.broker_list(&broker))
     }
 
     // ---- managed ledgers
@@ -255,13 +249,13 @@ impl World {
         state.is_some_and(|state| state.partitions == 0)
     }
 
-    fn open_ledgers(&mut self, asked: TopicNames) -> Answer<OpenLedgers> {
+    fn open_ledgers(&mut self, view: u64, asked: TopicNames) -> Answer<OpenLedgers> {
         let mut open = |name: &String| {
             if !self.exists(name) {
                 return Err(not_found(name));
             }
             self.readiness()?;
-            self.open(name).map(|managed| managed.opened())
+            self.open(view, name).map(|managed| managed.opened())
         };
         let or_fault = |result: Result<Opened, ApiError>| {
             result.unwrap_or_else(|error| Opened {
@@ -299,8 +293,14 @@ impl World {
     }
 
     fn trim(&mut self, view: u64, asked: TrimRequest) -> Answer<Trim> {
+        let to_entry = self.capabilities & capability::TRIM_TO_ENTRY != 0;
         let managed = self.managed(view, asked.handle)?;
-        let moved = managed.trim(asked.before_index);
+        let before_index = if to_entry {
+            asked.before_index
+        } else {
+            managed.whole_ledgers_below(asked.before_index)
+        };
+        let moved = managed.trim(before_index);
         let opened = managed.opened();
         if moved {
             self.tell(&StartMoved {
@@ -327,6 +327,9 @@ impl World {
     }
 
     fn replace_ledger(&mut self, view: u64, asked: Replacement) -> Answer<ReplaceLedger> {
+        if self.capabilities & capability::REPLACE_LEDGER == 0 {
+            return Err(unsupported(ReplaceLedger::OP, ReplaceLedger::VERSION));
+        }
         self.managed(view, asked.handle)?.replace(&asked)?;
         Ok(Nothing {})
     }

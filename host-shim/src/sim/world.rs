@@ -2,15 +2,15 @@
 //!
 //! It must not call anybody while it is locked: what others have to hear is collected as [`Effect`]s.
 
+mod ownership;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use handler_api::ledger::HandleClosed;
-use handler_api::topics::OwnershipChanged;
 use handler_api::{
-    ApiError, AppendRequest, Appended, ErrorCode, Event, Handle, Owner, Position, ReadAnswer,
-    ReadRequest,
+    ApiError, AppendRequest, Appended, ErrorCode, Event, Handle, Position, ReadAnswer, ReadRequest,
+    capability,
 };
 use tokio::sync::oneshot;
 
@@ -18,9 +18,8 @@ use super::managed::Managed;
 use super::random::Random;
 use super::{Faults, Outcome, SimHost, died};
 use crate::events::EventSink;
+use ownership::Cluster;
 
-/// Id of the simulated broker.
-pub(super) const BROKER: &str = "sim.local:6650";
 const START_MS: i64 = 1_700_000_000_000;
 
 /// Something to do once the lock is released.
@@ -39,6 +38,8 @@ pub(super) struct TopicState {
 
 /// What one attached plugin has asked for.
 pub(super) struct ViewState {
+    /// In which broker it is.
+    pub(super) broker: String,
     pub(super) protocol_data: String,
     sink: Option<Arc<dyn EventSink>>,
     watches: HashMap<Handle, i64>,
@@ -70,7 +71,10 @@ pub(super) struct World {
     pub(super) topics: BTreeMap<String, TopicState>,
     pub(super) ledgers: BTreeMap<String, Managed>,
     names: HashMap<u64, String>,
-    foreign: HashMap<String, Owner>,
+    cluster: Cluster,
+    pub(super) capabilities: u64,
+    /// Lookup calls so far.
+    pub(super) lookups: u64,
     pub(super) values: BTreeMap<String, (Bytes, i64)>,
     next_view: u64,
     next_ledger: i64,
@@ -95,7 +99,9 @@ impl World {
             topics: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             names: HashMap::new(),
-            foreign: HashMap::new(),
+            cluster: Cluster::new(),
+            capabilities: capability::REPLACE_LEDGER | capability::TRIM_TO_ENTRY,
+            lookups: 0,
             values: BTreeMap::new(),
             next_view: 1,
             next_ledger: 1,
@@ -119,14 +125,17 @@ impl World {
 
     pub(super) fn add_view(
         &mut self,
+        broker: &str,
         protocol_data: &str,
         sink: Option<Arc<dyn EventSink>>,
     ) -> u64 {
+        self.join(broker, protocol_data);
         let id = self.next_view;
         self.next_view += 1;
         self.views.insert(
             id,
             ViewState {
+                broker: broker.to_owned(),
                 protocol_data: protocol_data.to_owned(),
                 sink,
                 watches: HashMap::new(),
@@ -397,166 +406,6 @@ impl World {
             watches.insert(handle, after_index);
         }
         Ok(end)
-    }
-
-    pub(super) fn lookup(
-        &mut self,
-        view: u64,
-        topics: &[String],
-    ) -> Result<Vec<Result<Owner, ApiError>>, ApiError> {
-        let own = Owner {
-            local: true,
-            broker: BROKER.into(),
-            protocol_data: self.view(view)?.protocol_data.as_str().into(),
-        };
-        let owner = |topic: &String| Ok(self.foreign.get(topic).unwrap_or(&own).clone());
-        Ok(topics.iter().map(owner).collect())
-    }
-
-    // ---- opening and closing
-
-    /// Opens a partition whose topic exists.
-    pub(super) fn open(&mut self, partition: &str) -> Result<&mut Managed, ApiError> {
-        if let Some(owner) = self.foreign.get(partition) {
-            return Err(ApiError::new(
-                ErrorCode::NotOwner,
-                format!("{partition} is owned by {}", owner.broker),
-            ));
-        }
-        if !self.ledgers.contains_key(partition) {
-            let id = self.next_managed;
-            self.next_managed += 1;
-            let ledger = self.next_ledger_id();
-            self.names.insert(id, partition.to_owned());
-            let managed = Managed::new(id, ledger, self.now_ms);
-            self.ledgers.insert(partition.to_owned(), managed);
-        }
-        let (now_ms, next_ledger, generation) =
-            (self.now_ms, self.next_ledger, self.next_generation);
-        let managed = self
-            .ledgers
-            .get_mut(partition)
-            .ok_or_else(|| ApiError::new(ErrorCode::NotFound, partition))?;
-        if managed.generation == 0 {
-            managed.generation = generation;
-            self.next_generation += 1;
-            // As after a crash of the last owner: its ledger is sealed, ours is new.
-            if managed.roll(next_ledger, now_ms) {
-                self.next_ledger += 1;
-            }
-        }
-        Ok(managed)
-    }
-
-    /// The handle dies; what is pending is lost, and those who wait for it hear of an unknown outcome.
-    pub(super) fn close(&mut self, partition: &str, reason: &str) -> bool {
-        let Some(managed) = self.ledgers.get_mut(partition) else {
-            return false;
-        };
-        if managed.generation == 0 {
-            return false;
-        }
-        let handle = managed.handle();
-        managed.generation = 0;
-        managed.drop_pending();
-        let waiting: Vec<_> = self
-            .due
-            .extract_if(
-                ..,
-                |_, due| matches!(due, Due::Append { partition: p, .. } if p == partition),
-            )
-            .collect();
-        for (_, due) in waiting {
-            if let Due::Append { reply, .. } = due {
-                self.reply_to_append(reply, Err(unknown_outcome()));
-            }
-        }
-        for view in self.views.values_mut() {
-            view.watches.remove(&handle);
-        }
-        self.tell(&HandleClosed {
-            handle: Some(handle.into()),
-            topic: partition.to_owned(),
-            reason: reason.to_owned(),
-        });
-        true
-    }
-
-    /// Forgets a partition and its data.
-    pub(super) fn forget(&mut self, partition: &str) {
-        self.close(partition, "the topic was deleted");
-        if let Some(managed) = self.ledgers.remove(partition) {
-            self.names.remove(&managed.id);
-        }
-    }
-
-    /// Makes some of the oldest pending entries durable: written, but nobody heard of it.
-    fn keep_some(&mut self, partition: &str) {
-        while self.random.happens(500) && self.persist_next(partition).is_some() {}
-    }
-
-    pub(super) fn unload(&mut self, partition: &str, reason: &str) -> bool {
-        self.keep_some(partition);
-        if !self.close(partition, reason) {
-            return false;
-        }
-        for acquired in [false, true] {
-            self.tell(&OwnershipChanged {
-                topics: vec![partition.to_owned()],
-                acquired,
-            });
-        }
-        true
-    }
-
-    fn unload_any(&mut self) {
-        let open: Vec<String> = self
-            .ledgers
-            .iter()
-            .filter(|(_, managed)| managed.generation != 0)
-            .map(|(name, _)| name.clone())
-            .collect();
-        if open.is_empty() {
-            return;
-        }
-        let choice = self.random.up_to(open.len() as u64 - 1) as usize;
-        if let Some(name) = open.get(choice) {
-            self.unload(name, "ownership moved");
-        }
-    }
-
-    pub(super) fn set_owner(&mut self, partition: &str, owner: Option<Owner>) {
-        let acquired = owner.is_none();
-        match owner {
-            Some(owner) => {
-                self.keep_some(partition);
-                self.foreign.insert(partition.to_owned(), owner);
-                self.close(partition, "another broker owns it");
-            }
-            None => {
-                self.foreign.remove(partition);
-            }
-        }
-        self.tell(&OwnershipChanged {
-            topics: vec![partition.to_owned()],
-            acquired,
-        });
-    }
-
-    pub(super) fn crash(&mut self) {
-        // First, so that nobody hears of what follows.
-        self.views.clear();
-        let partitions: Vec<String> = self.ledgers.keys().cloned().collect();
-        for partition in &partitions {
-            self.keep_some(partition);
-        }
-        for managed in self.ledgers.values_mut() {
-            managed.drop_pending();
-            managed.generation = 0;
-        }
-        // Dropping the senders tells those who wait.
-        self.due.clear();
-        self.effects.clear();
     }
 
     pub(super) fn audit(&self, partition: &str) -> Vec<(i64, u32, Bytes)> {
