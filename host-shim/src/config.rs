@@ -169,6 +169,15 @@ const DATA_DIRECTORY: &str = "dataDirectory";
 /// The key whose empty value means something.
 const WEB_SERVICE_PORT: &str = "webServicePort";
 
+/// What plugins are given where nobody says otherwise. Inside a Pulsar broker a plugin keeps to what its users know from
+/// there; this broker serves nobody else, and so has the values of the broker that it stands for. `conf/standalone.conf`
+/// writes them out.
+pub const STANDALONE_DEFAULTS: &[(&str, &str)] = &[
+    ("entryFormat", "kafka"),
+    ("groupMaxSessionTimeoutMs", "1800000"),
+    ("offsetsRetentionMinutes", "10080"),
+];
+
 /// What a configuration is put together from; later parts go before earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
@@ -231,13 +240,16 @@ impl HostConfig {
         .load()
     }
 
-    /// What plugins are given: every key that has a value, and the defaults of the host's.
+    /// What plugins are given: every key that has a value, the defaults of the host's, and [`STANDALONE_DEFAULTS`].
     #[must_use]
     pub fn for_plugins(&self) -> HashMap<String, String> {
-        let defaults = Self::SETTINGS.iter();
-        let defaults = defaults.filter(|setting| !setting.default.is_empty());
+        let defaults = Self::SETTINGS
+            .iter()
+            .map(|setting| (setting.key, setting.default))
+            .chain(STANDALONE_DEFAULTS.iter().copied())
+            .filter(|(_, default)| !default.is_empty());
         let mut pairs: HashMap<String, String> = defaults
-            .map(|setting| (setting.key.to_owned(), setting.default.to_owned()))
+            .map(|(key, default)| (key.to_owned(), default.to_owned()))
             .collect();
         let given = self.values.iter();
         pairs.extend(given.map(|(key, (value, _))| (key.clone(), value.clone())));

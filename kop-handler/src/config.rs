@@ -1,11 +1,13 @@
 //! Typed settings, read once from the broker's own key=value configuration.
 //!
-//! Keys are KoP's where KoP has one, with KoP's meaning; where a default differs, the line says so. A malformed value
-//! stops the start with its key and the remedy; a `kafka*` or `kop*` key that nobody knows is a warning, and so is a
-//! key of KoP whose feature is not built or has no counterpart here. It must not know who uses a setting.
+//! Keys are KoP's where KoP has one, with KoP's meaning and default; a broker that serves Kafka's clients alone gives
+//! Kafka's instead (`conf/standalone.conf`). A malformed value stops the start with its key and the remedy; a `kafka*` or
+//! `kop*` key that nobody knows is a warning, and so is a key of KoP whose feature is not built or has no counterpart
+//! here. `SETTINGS.md` lists them all. It must not know who uses a setting.
 
 mod limits;
 mod listeners;
+mod prerequisites;
 mod unbuilt;
 
 use std::collections::HashMap;
@@ -41,6 +43,8 @@ macro_rules! settings {
             pub listeners: Vec<Listener>,
             /// What an operator should read when the plugin starts: unknown keys, features that are not built.
             pub warnings: Vec<String>,
+            /// What is set wrong in a broker that other programs use too: it must not start like that. One line each.
+            pub broken_prerequisites: Vec<String>,
         }
 
         impl Config {
@@ -58,6 +62,7 @@ macro_rules! settings {
                     $($field: read($key, given(pairs, $key).unwrap_or($default), $parse)?,)+
                     listeners: listeners::parse(pairs)?,
                     warnings: unbuilt::check(pairs)?,
+                    broken_prerequisites: prerequisites::broken(pairs),
                 })
             }
 
@@ -81,6 +86,8 @@ settings! {
     max_message_size: usize = "maxMessageSize", "5242880", whole(1024, 100 * 1024 * 1024);
     #[doc = "Memory in MB for requests that are not answered yet, over all connections; sockets are read no further above it."]
     max_message_publish_buffer_mb: usize = "maxMessagePublishBufferSizeInMB", "128", whole(1, 1024 * 1024);
+    #[doc = "Time in ms within which the host must say which brokers own partitions."]
+    broker_lookup_timeout_ms: u64 = "brokerLookupTimeoutMs", "30000", whole(1, MAX_MS);
     #[doc = "Connections served at once; further ones are closed at once."]
     max_connections: usize = "kopMaxConnections", "10000", whole(1, 1_000_000);
     #[doc = "Threads that serve connections and coordinators; 0: one per core."]
@@ -101,7 +108,7 @@ settings! {
     #[doc = "Whether missing system namespaces and topics are created."]
     kafka_manage_system_namespaces: bool = "kafkaManageSystemNamespaces", "true", flag;
     #[doc = "Namespaces whose topics are listed, comma list; `tenant/*` for all of a tenant; `${tenant}` stands for kafkaTenant. Empty: `${tenant}/<kafkaNamespace>`."]
-    kop_allowed_namespaces: String = "kopAllowedNamespaces", "", text;
+    kop_allowed_namespaces: String = "kopAllowedNamespaces", "", namespaces;
     #[doc = "Partitions of a topic that is created without a number."]
     default_num_partitions: u32 = "defaultNumPartitions", "1", whole(1, 100_000);
     #[doc = "Whether Metadata requests may create topics."]
@@ -119,8 +126,12 @@ settings! {
     offsets_topic_num_partitions: u32 = "offsetsTopicNumPartitions", "50", whole(1, 10_000);
     #[doc = "Longest metadata string of a committed offset in bytes."]
     offset_metadata_max_size: usize = "offsetMetadataMaxSize", "4096", whole(0, 1024 * 1024);
-    #[doc = "Minutes for which the offsets of an empty group are kept (KoP: 4320; here Kafka's seven days)."]
-    offsets_retention_minutes: i64 = "offsetsRetentionMinutes", "10080", whole(1, i64::MAX / 60_000);
+    #[doc = "Minutes for which the offsets of an empty group are kept."]
+    offsets_retention_minutes: i64 = "offsetsRetentionMinutes", "4320", whole(1, i64::MAX / 60_000);
+    #[doc = "Seconds after which subscriptions of Pulsar clients in the system namespace are done with a message (its TTL)."]
+    offsets_message_ttl: i64 = "offsetsMessageTTL", "259200", whole(0, i64::from(i32::MAX));
+    #[doc = "Megabytes up to which the topics of the system namespace are retained, each; -1: any size."]
+    system_topic_retention_size_mb: i64 = "systemTopicRetentionSizeInMB", "-1", whole(-1, i64::from(i32::MAX));
     #[doc = "Time in ms between two searches for expired offsets."]
     offsets_retention_check_interval_ms: u64 = "offsetsRetentionCheckIntervalMs", "600000", whole(1, MAX_MS);
     #[doc = "Time in ms within which a write to the offsets topic must be durable."]
@@ -207,5 +218,27 @@ fn word(text: &str) -> Result<String, String> {
     }
 }
 
+/// Namespaces whose topics are listed: see `kopAllowedNamespaces`.
+fn namespaces(text: &str) -> Result<String, String> {
+    for entry in text
+        .split(',')
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+    {
+        let parts = entry.replace("${tenant}", "tenant");
+        let is_legal = parts.split_once('/').is_some_and(|(tenant, namespace)| {
+            word(tenant).is_ok() && (namespace == "*" || word(namespace).is_ok())
+        });
+        if !is_legal {
+            return Err(format!(
+                "{entry} is not tenant/namespace or tenant/*: give those, separated by commas (${{tenant}} stands for kafkaTenant)"
+            ));
+        }
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod page_tests;
 #[cfg(test)]
 mod tests;

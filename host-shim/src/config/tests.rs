@@ -112,6 +112,20 @@ fn plugins_are_given_unknown_keys_and_the_defaults_of_known_ones() {
 }
 
 #[test]
+fn plugins_are_given_the_standalone_defaults_which_the_shipped_file_writes_out() {
+    let shipped = include_str!("../../../conf/standalone.conf");
+    let written = load(shipped, None, &[]).unwrap().for_plugins();
+    let unwritten = load("", None, &[]).unwrap().for_plugins();
+    for (key, value) in STANDALONE_DEFAULTS {
+        for pairs in [&written, &unwritten] {
+            assert_eq!(pairs.get(*key).map(String::as_str), Some(*value), "{key}");
+        }
+        let set = load(shipped, None, &[(key, "other")]).unwrap();
+        assert_eq!(set.for_plugins().get(*key).unwrap(), "other");
+    }
+}
+
+#[test]
 fn what_has_no_effect_here_is_warned_of() {
     let classes = format!("{INTERCEPTOR_PACKAGE}{TIMESTAMP_INTERCEPTOR}");
     let text = format!(

@@ -9,7 +9,7 @@ use handler_api::ApiError;
 use super::{Config, given, invalid};
 
 /// What is done about a key that is set.
-enum Verdict {
+pub(super) enum Verdict {
     /// The start is refused if the value asks for the feature.
     Refuse(&'static str),
     /// A warning if the value asks for the feature.
@@ -29,7 +29,7 @@ const TLS: &str = "TLS is not built yet, so this has no effect";
 const SASL: &str = "SASL is not built yet, so this has no effect";
 
 #[rustfmt::skip]
-const KEYS: &[(&str, Verdict)] = &[
+pub(super) const KEYS: &[(&str, Verdict)] = &[
     ("saslAllowedMechanisms", Refuse("SASL is not built yet, and the listeners would be open to everyone: remove the key and protect the port by the network")),
     ("authenticationEnabled", Refuse("authentication of Kafka clients is not built yet, and the listeners would be open to everyone: set it to false and protect the port by the network")),
     ("authorizationEnabled", Refuse("authorization of Kafka clients is not built yet, and the listeners would be open to everyone: set it to false and protect the port by the network")),
@@ -74,27 +74,26 @@ const KEYS: &[(&str, Verdict)] = &[
     ("kopSchemaRegistryTopicName", Warn(SCHEMA_REGISTRY)),
     ("kopMigrationServicePort", Warn("the migration service is not built, so this has no effect")),
 
-    ("kafkaEnableMultiTenantMetadata", NoCounterpart { default: "true", why: "tenants come from SASL user names, and SASL is not built yet" }),
-    ("allowAutoTopicCreationType", NoCounterpart { default: "partitioned", why: "topics of Kafka clients are always created with defaultNumPartitions partitions" }),
+    ("kafkaEnableMultiTenantMetadata", NoCounterpart { default: "true", why: "a tenant of its own comes with a SASL user name, and SASL is not built yet: everybody uses kafkaTenant and kafkaMetadataTenant" }),
+    ("allowAutoTopicCreationType", NoCounterpart { default: "partitioned", why: "topics of Kafka clients are always created with defaultNumPartitions partitions; those that Pulsar clients create would never grow: set it to partitioned" }),
     ("numSendKafkaResponseThreads", NoCounterpart { default: "4", why: "each connection sends its own replies; see kopWorkerThreads" }),
-    ("brokerLookupTimeoutMs", NoCounterpart { default: "30000", why: "lookups are bounded by requestTimeoutMs" }),
     ("kafkaCompressionType", NoCounterpart { default: "none", why: "it recompresses entries of entryFormat=mixed_kafka, which is not built yet" }),
     ("maxReadEntriesNum", NoCounterpart { default: "5", why: "reads are bounded by bytes, not by entries" }),
     ("skipMessagesWithoutIndex", NoCounterpart { default: "false", why: "entries without an index are always skipped" }),
     ("offsetsTopicCompressionCodec", NoCounterpart { default: "NONE", why: "the offsets topic is stored uncompressed" }),
-    ("offsetsMessageTTL", NoCounterpart { default: "259200", why: "the offsets topic is compacted, not expired; see offsetsRetentionMinutes" }),
-    ("systemTopicRetentionSizeInMB", NoCounterpart { default: "-1", why: "the offsets topic is compacted, not trimmed" }),
     ("kafkaMetaMaxPendingMessages", NoCounterpart { default: "10000", why: "writes of the coordinators are bounded by their shards' queues" }),
     ("groupIdZooKeeperPath", NoCounterpart { default: "/client_group_id", why: "clients' groups are not written to the metadata store" }),
     ("kopPrometheusStatsLatencyRolloverSeconds", NoCounterpart { default: "60", why: "latencies are histograms, which never roll over" }),
     ("kopEnableGroupLevelConsumerMetrics", NoCounterpart { default: "false", why: "fetches carry no group id, so that no metric can have one" }),
 ];
 
-/// Listener keys, read elsewhere.
-const LISTENER_KEYS: &[&str] = &[
-    "kafkaListeners",
-    "kafkaAdvertisedListeners",
-    "kafkaProtocolMap",
+#[rustfmt::skip]
+/// Listener keys, read elsewhere, with their defaults in words and what they are for.
+pub(super) const LISTENER_KEYS: &[(&str, &str, &str)] = &[
+    ("kafkaListeners", "none: it must be set", "Sockets to bind, `NAME://host:port`, comma list; an empty host stands for `advertisedAddress`."),
+    ("listeners", "none", "KoP's old name of `kafkaListeners`, read if that is not set."),
+    ("kafkaAdvertisedListeners", "`kafkaListeners`", "What clients are told to connect to, by listener name; the host `advertisedAddress` stands for the broker's own. 0.0.0.0 and [::] are refused."),
+    ("kafkaProtocolMap", "none", "`NAME:PROTOCOL`, comma list, for listeners whose names are no protocols. Only `PLAINTEXT` is built yet: another protocol refuses the start."),
 ];
 
 /// Warnings about what is set, in order of the keys.
@@ -150,7 +149,7 @@ fn is_ours(key: &str) -> bool {
 }
 
 fn is_known(key: &str) -> bool {
-    LISTENER_KEYS.contains(&key)
+    LISTENER_KEYS.iter().any(|(known, _, _)| *known == key)
         || KEYS.iter().any(|(known, _)| *known == key)
         || Config::SETTINGS.iter().any(|setting| setting.key == key)
 }
