@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use handler_api::{
-    ApiError, ErrorCode, Handle, Host, ListenerInfo, Position, ProtocolHandler, Reply,
+    ApiError, ErrorCode, Handle, Host, ListenerInfo, Position, ProtocolHandler, Reply, capability,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
@@ -121,6 +121,15 @@ impl ProtocolHandler for KafkaHandler {
         *self.inner.forwarding.lock() = Some(telemetry::forward_to(&host));
         for warning in &prepared.config.warnings {
             tracing::warn!("{warning}");
+        }
+        // A broker that is alone keeps these promises whatever its settings say.
+        if !host.has(capability::SINGLE_BROKER)
+            && let Some(broken) = prepared.config.broken_prerequisites.first()
+        {
+            return Reply::err(ApiError::new(
+                ErrorCode::InvalidConfiguration,
+                broken.clone(),
+            ));
         }
         let runtime = match runtime(&prepared.config) {
             Ok(runtime) => runtime,
@@ -286,3 +295,10 @@ impl Inner {
         drop(self.forwarding.lock().take());
     }
 }
+
+#[cfg(test)]
+mod cluster_storm_tests;
+#[cfg(test)]
+mod cluster_testing;
+#[cfg(test)]
+mod cluster_tests;

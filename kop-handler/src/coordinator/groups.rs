@@ -269,6 +269,11 @@ impl Groups {
         self.engine.lose(partition);
     }
 
+    /// This broker owns a partition of the offsets topic now.
+    pub fn gain(&self, partition: u32) {
+        self.engine.gain(partition);
+    }
+
     /// What is held, for metrics.
     #[must_use]
     pub fn census(&self) -> EngineCensus {

@@ -27,6 +27,12 @@ pub const SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
 /// A snapshot is due as well when something is in none for so long.
 pub const SNAPSHOT_AGE_MS: u64 = 60_000;
 
+/// The same two where the host itself looks after ledgers: a snapshot is then a write to a metadata store that a whole
+/// cluster shares.
+pub const SHARED_SNAPSHOT_BYTES: u64 = 64 * 1024 * 1024;
+/// See [`SHARED_SNAPSHOT_BYTES`].
+pub const SHARED_SNAPSHOT_AGE_MS: u64 = 300_000;
+
 /// With so many bytes that are in no snapshot, upkeep does not wait for its next round.
 pub const URGENT_BYTES: u64 = 256 * 1024 * 1024;
 

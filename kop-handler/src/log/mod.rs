@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicUsize;
 
 use futures_util::future::join_all;
 use handler_api::ledger::Opened;
-use handler_api::{Handle, Host, Position};
+use handler_api::{Handle, Host, Position, capability};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, OnceCell};
 
@@ -43,8 +43,16 @@ use crate::clock::Clock;
 use crate::error::Fault;
 use shared::Shared;
 
-/// The leader epoch of all partitions: ownership changes do not count where there is one broker.
-const LEADER_EPOCH: i32 = 0;
+/// The leader epoch of all partitions. Where there is one broker nothing ever moves: it is 0. Elsewhere there is none
+/// (−1), since ownership has no number that all brokers know and that survives them.
+#[must_use]
+pub fn leader_epoch(host: &Host) -> i32 {
+    if host.has(capability::SINGLE_BROKER) {
+        0
+    } else {
+        -1
+    }
+}
 
 /// All partitions that are open here.
 pub struct Logs {
@@ -100,6 +108,8 @@ impl Logs {
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::new(Shared {
+                leader_epoch: leader_epoch(&host),
+                retains: !host.has(capability::HOST_RETENTION),
                 host,
                 clock,
                 directory,

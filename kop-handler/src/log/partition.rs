@@ -152,17 +152,20 @@ impl Partition {
         self.start.load(Ordering::Acquire)
     }
 
-    /// The leader epoch of everything in the partition, and of its leader now.
+    /// The leader epoch of everything in the partition, and of its leader now; −1: none is known.
     #[must_use]
     pub fn leader_epoch(&self) -> i32 {
-        super::LEADER_EPOCH
+        self.shared.leader_epoch
     }
 
     /// Where records of a leader epoch end: for the current one (and only that exists) the high watermark. `None`
-    /// for an epoch that never was.
+    /// for an epoch that never was. Where epochs are not counted, one that a client has from elsewhere ends at the high
+    /// watermark too: nothing that clients have read is ever cut off.
     #[must_use]
     pub fn end_of_epoch(&self, leader_epoch: i32) -> Option<i64> {
-        (leader_epoch == super::LEADER_EPOCH).then(|| self.high_watermark())
+        let ours = self.leader_epoch();
+        let is_known = leader_epoch == ours || ours < 0;
+        (leader_epoch >= 0 && is_known).then(|| self.high_watermark())
     }
 
     /// Whether the handle still lives.

@@ -133,7 +133,7 @@ fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetch
         Isolation::ReadUncommitted => end,
         Isolation::ReadCommitted => last_stable_offset,
     };
-    let mut gathered = Gathered::new(&answer.entries);
+    let mut gathered = Gathered::new(&answer.entries, partition.leader_epoch());
     let mut left = read.max_bytes.min(budget.left);
     let mut next = (read.offset, answer.next);
     for entry in answer.entries {
@@ -215,10 +215,11 @@ struct Gathered {
     size: usize,
     batches: u64,
     records: u64,
+    leader_epoch: i32,
 }
 
 impl Gathered {
-    fn new(entries: &[Entry]) -> Self {
+    fn new(entries: &[Entry], leader_epoch: i32) -> Self {
         let copied = entries.iter().map(|entry| match entry.len() {
             small if small <= COPY_BELOW => small,
             _ => HEAD,
@@ -229,6 +230,7 @@ impl Gathered {
             size: 0,
             batches: 0,
             records: 0,
+            leader_epoch,
         }
     }
 
@@ -244,7 +246,7 @@ impl Gathered {
         self.arena
             .extend_from_slice(head.get(8..12).unwrap_or_default());
         self.arena
-            .extend_from_slice(&super::LEADER_EPOCH.to_be_bytes());
+            .extend_from_slice(&self.leader_epoch.to_be_bytes());
         let rest = std::iter::once(first).chain(batch.rest);
         if size <= COPY_BELOW {
             for piece in rest {

@@ -15,6 +15,11 @@ use crate::clock::Clock;
 /// The services that partitions use.
 pub(super) struct Shared {
     pub(super) host: Host,
+    /// What batches are handed out with; see [`super::leader_epoch`].
+    pub(super) leader_epoch: i32,
+    /// Whether ledgers are rolled and trimmed from here. A host with retention of its own does both by its own
+    /// policies, which learn elsewhere what a topic wants.
+    pub(super) retains: bool,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) directory: Arc<dyn Directory>,
     pub(super) options: LogOptions,

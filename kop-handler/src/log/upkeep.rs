@@ -7,7 +7,7 @@
 //!
 //! Idle partitions cost nothing between two checks. It must not touch batches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use handler_api::ledger::{
 use handler_api::{ApiError, ErrorCode, Handle};
 
 use super::limits::{
-    MAX_COMPACTED_LEDGER, MAX_PRODUCERS, SLICE, SNAPSHOT_AGE_MS, SNAPSHOT_BYTES, URGENT_BYTES,
+    MAX_COMPACTED_LEDGER, MAX_PRODUCERS, SHARED_SNAPSHOT_AGE_MS, SHARED_SNAPSHOT_BYTES, SLICE,
+    SNAPSHOT_AGE_MS, SNAPSHOT_BYTES, URGENT_BYTES,
 };
 use super::partition::{Partition, State};
 use super::shared::Shared;
@@ -34,9 +35,8 @@ const ROUND: Duration = Duration::from_secs(1);
 
 /// Called under the partition's lock after each append: wakes the upkeep if it should not wait for its round.
 pub(super) fn note_growth(shared: &Shared, partition: &Partition, state: &State) {
-    if state.unsaved.bytes >= URGENT_BYTES
-        || state.ledger.bytes >= ledger_bytes(&partition.settings())
-    {
+    let is_full = || state.ledger.bytes >= ledger_bytes(&partition.settings());
+    if state.unsaved.bytes >= URGENT_BYTES || (shared.retains && is_full()) {
         shared.urgent.notify_one();
     }
 }
@@ -101,10 +101,13 @@ impl Logs {
         }
     }
 
-    /// Retention, rolling and compaction of all partitions that this broker serves.
+    /// Retention, rolling and compaction of all partitions that this broker is known to serve.
     pub async fn check(&self) {
+        if !self.shared.retains {
+            return;
+        }
         let names = match self.shared.directory.partitions().await {
-            Ok(names) => names,
+            Ok(names) => self.with_open(names),
             Err(error) => {
                 tracing::warn!(%error, "partitions could not be listed; retention waits for the next round");
                 return;
@@ -124,6 +127,14 @@ impl Logs {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Partitions, and those that are open beside them.
+    fn with_open(&self, names: Vec<String>) -> Vec<String> {
+        let mut names: BTreeSet<String> = names.into_iter().collect();
+        let open = self.open.read();
+        names.extend(open.by_name.keys().map(|name| name.to_string()));
+        names.into_iter().collect()
     }
 
     /// Cleans a partition that grew, or that its turn came for.
@@ -264,7 +275,7 @@ fn moved(partition: &Arc<Partition>, start: i64) {
 }
 
 fn is_full(partition: &Partition) -> bool {
-    partition.lock().ledger.bytes >= ledger_bytes(&partition.settings())
+    partition.shared.retains && partition.lock().ledger.bytes >= ledger_bytes(&partition.settings())
 }
 
 /// Size at which a ledger is sealed.
@@ -294,7 +305,12 @@ fn is_due(partition: &Partition, all: bool) -> Due {
         .monotonic_ms()
         .saturating_sub(since_ms);
     let has_rolled = unsaved.ledgers.len() > 1;
-    if all || has_rolled || unsaved.bytes >= SNAPSHOT_BYTES || age_ms >= SNAPSHOT_AGE_MS {
+    let (most_bytes, most_ms) = if partition.shared.retains {
+        (SNAPSHOT_BYTES, SNAPSHOT_AGE_MS)
+    } else {
+        (SHARED_SNAPSHOT_BYTES, SHARED_SNAPSHOT_AGE_MS)
+    };
+    if all || has_rolled || unsaved.bytes >= most_bytes || age_ms >= most_ms {
         Due::Now
     } else {
         Due::Not

@@ -32,7 +32,7 @@ pub(super) fn dispatch(server: &Arc<Server>, runtime: &Handle, op: u32, payload:
             }
         }),
         OwnershipChanged::OP => with(payload, |event: OwnershipChanged| {
-            server.topics.ownership_changed(&event);
+            ownership_changed(server, &event);
         }),
         TopicsChanged::OP => with(payload, |event: TopicsChanged| {
             topics_changed(server, runtime, &event)
@@ -46,6 +46,20 @@ fn with<E: Event>(payload: Bytes, then: impl FnOnce(E)) {
     match control::decode(payload) {
         Ok(event) => then(event),
         Err(error) => tracing::error!(%error, op = E::OP, "an event of the host cannot be read"),
+    }
+}
+
+/// What was kept of owners goes; coordinators that came are loaded when they are asked for. Those that went are told by
+/// the end of their handles.
+fn ownership_changed(server: &Arc<Server>, event: &OwnershipChanged) {
+    server.topics.ownership_changed(event);
+    if !event.acquired {
+        return;
+    }
+    for name in &event.topics {
+        if let Some(shard) = LogStore::shard_named(&server.topics, name) {
+            server.groups.gain(shard);
+        }
     }
 }
 

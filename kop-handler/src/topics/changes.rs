@@ -297,7 +297,14 @@ impl Topics {
         };
         let answer = self.host.control::<DeleteTopic>(&request).await;
         self.forget(&topic.full_name);
-        answer.map(drop).map_err(Fault::from)
+        answer?;
+        if !self.is_single_broker() {
+            self.deletions.note(&self.host, &topic.name);
+        }
+        if let Some(records) = &self.records {
+            records.forget(&topic.full_name);
+        }
+        Ok(())
     }
 
     /// Creates one of Kafka's internal topics if it is missing and `kafkaManageSystemNamespaces` lets us.

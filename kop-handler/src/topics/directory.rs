@@ -29,15 +29,7 @@ impl Directory for Topics {
                 .iter()
                 .flat_map(|topic| topic.partition_names())
                 .collect();
-            if self.is_single_broker() {
-                return Ok(partitions);
-            }
-            let local = self.are_local(&partitions).await?;
-            Ok(partitions
-                .into_iter()
-                .zip(local)
-                .filter_map(|(partition, local)| local.then_some(partition))
-                .collect())
+            Ok(self.known_local(partitions))
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use handler_api::control::Nothing;
 use handler_api::topics::{ListBrokers, OwnershipChanged};
-use handler_api::{ErrorCode, capability};
+use handler_api::{ApiError, ErrorCode, Owner, Text, capability};
 
 use super::names::split_partition;
 use super::nodes::{Advertised, Node};
@@ -17,7 +17,8 @@ use crate::error::Fault;
 /// Kept lookups.
 #[derive(Default)]
 pub(super) struct Owners {
-    known: HashMap<String, Arc<Advertised>>,
+    /// Partitions that the host said to be this broker's own. Other answers hold for the moment only, and are not kept.
+    local: HashSet<String>,
     brokers: Option<Arc<Vec<Arc<Advertised>>>>,
     /// Number of events so far: an answer asked for before the last one is not kept.
     events: u64,
@@ -59,6 +60,13 @@ impl Topics {
         self.local.node(listener).cloned()
     }
 
+    /// The leader epoch that clients are told of everywhere. Where ownership moves it is not counted, so that all
+    /// brokers say that they know none: clients ignore leaders of an older epoch than they know.
+    #[must_use]
+    pub fn leader_epoch(&self) -> i32 {
+        crate::log::leader_epoch(&self.host)
+    }
+
     /// The brokers that are alive and serve Kafka clients, for clients of a listener, by id.
     ///
     /// # Errors
@@ -68,8 +76,9 @@ impl Topics {
         if self.is_single_broker() {
             return Ok(local.into_iter().collect());
         }
-        let others = self.other_brokers().await?;
-        let mut nodes: Vec<Node> = others
+        let all = self.all_brokers().await?;
+        // This broker serves, whether or not the others have heard of it by now.
+        let mut nodes: Vec<Node> = all
             .iter()
             .filter_map(|advertised| advertised.node(listener).cloned())
             .chain(local)
@@ -79,7 +88,24 @@ impl Topics {
         Ok(nodes)
     }
 
-    async fn other_brokers(&self) -> Result<Arc<Vec<Arc<Advertised>>>, Fault> {
+    /// The node that clients of a listener are told to be the controller. Any broker can do what Kafka's does, but
+    /// clients expect all brokers to name the same: the first by the host's id of those that serve Kafka clients.
+    ///
+    /// # Errors
+    /// What the host answers.
+    pub async fn controller(&self, listener: &str) -> Result<Option<Node>, Fault> {
+        if self.is_single_broker() {
+            return Ok(self.local_node(listener));
+        }
+        let all = self.all_brokers().await?;
+        let mut nodes = all
+            .iter()
+            .filter_map(|advertised| advertised.node(listener));
+        Ok(nodes.next().cloned().or_else(|| self.local_node(listener)))
+    }
+
+    /// What all brokers advertise, in the order of the host's ids.
+    async fn all_brokers(&self) -> Result<Arc<Vec<Arc<Advertised>>>, Fault> {
         let since = {
             let owners = self.owners.read();
             if let Some(brokers) = &owners.brokers {
@@ -87,13 +113,19 @@ impl Topics {
             }
             owners.events
         };
-        let cluster = self.host.control::<ListBrokers>(&Nothing {}).await?;
+        let mut cluster = self.host.control::<ListBrokers>(&Nothing {}).await?;
+        cluster.brokers.sort_by(|one, other| one.id.cmp(&other.id));
         let brokers: Arc<Vec<Arc<Advertised>>> = Arc::new(
             cluster
                 .brokers
                 .iter()
-                .filter(|broker| broker.id != cluster.local_broker)
-                .map(|broker| Arc::new(Advertised::parse(&broker.protocol_data)))
+                .map(|broker| {
+                    if broker.id == cluster.local_broker {
+                        Arc::clone(&self.local)
+                    } else {
+                        Arc::new(Advertised::parse(&broker.protocol_data))
+                    }
+                })
                 .collect(),
         );
         let mut owners = self.owners.write();
@@ -145,6 +177,19 @@ impl Topics {
             .collect())
     }
 
+    /// Those of these partitions that are known to be led by this broker. Nobody is asked: asking may make a broker the
+    /// owner of what nobody owns.
+    #[must_use]
+    pub fn known_local(&self, partitions: Vec<String>) -> Vec<String> {
+        if self.is_single_broker() {
+            return partitions;
+        }
+        let owners = self.owners.read();
+        let mut known = partitions;
+        known.retain(|partition| owners.local.contains(partition));
+        known
+    }
+
     /// The leaders of the partitions of topics, in one crossing; answers in the order of the topics.
     ///
     /// # Errors
@@ -178,54 +223,76 @@ impl Topics {
         &self,
         partitions: &[String],
     ) -> Result<Vec<Result<Arc<Advertised>, Fault>>, Fault> {
-        let (mut found, missing, since) = {
+        let (is_local, missing, since) = {
             let owners = self.owners.read();
-            let found: Vec<Option<Result<Arc<Advertised>, Fault>>> = partitions
+            let is_local: Vec<bool> = partitions
                 .iter()
-                .map(|name| owners.known.get(name).cloned().map(Ok))
+                .map(|name| owners.local.contains(name))
                 .collect();
             let missing: Vec<String> = partitions
                 .iter()
-                .zip(&found)
-                .filter(|(_, owner)| owner.is_none())
+                .zip(&is_local)
+                .filter(|(_, is_local)| !**is_local)
                 .map(|(name, _)| name.clone())
                 .collect();
-            (found, missing, owners.events)
+            (is_local, missing, owners.events)
         };
-        if !missing.is_empty() {
-            let mut answers = self.host.lookup(missing.clone()).await?.into_iter();
-            let mut owners = self.owners.write();
-            for (name, slot) in partitions
-                .iter()
-                .zip(&mut found)
-                .filter(|(_, slot)| slot.is_none())
-            {
-                let owner = match answers.next() {
-                    Some(Ok(owner)) if owner.local => Ok(Arc::clone(&self.local)),
-                    Some(Ok(owner)) => Ok(Arc::new(Advertised::parse(&owner.protocol_data))),
-                    Some(Err(error)) if error.kind() == ErrorCode::NotFound => {
-                        Err(Fault::LeaderNotAvailable(error.message.into_string()))
-                    }
-                    Some(Err(error)) => Err(error.into()),
-                    None => Err(Fault::Internal(
-                        "the host answered too few lookups".to_owned(),
-                    )),
-                };
-                if let Ok(owner) = &owner
-                    && owners.events == since
-                {
-                    if owners.known.len() >= self.limits.max_cached_owners {
-                        owners.known.clear();
-                    }
-                    owners.known.insert(name.clone(), Arc::clone(owner));
+        let answers = if missing.is_empty() {
+            Vec::new()
+        } else {
+            self.ask(missing.clone()).await?
+        };
+        self.keep_local(&missing, &answers, since);
+        let mut answers = answers.into_iter();
+        let mut remote = Remote::default();
+        let owner = |is_local| match is_local {
+            true => Ok(Arc::clone(&self.local)),
+            false => match answers.next() {
+                Some(Ok(owner)) if owner.local => Ok(Arc::clone(&self.local)),
+                Some(Ok(owner)) => Ok(remote.advertised(owner)),
+                Some(Err(error)) if error.kind() == ErrorCode::NotFound => {
+                    Err(Fault::LeaderNotAvailable(error.message.into_string()))
                 }
-                *slot = Some(owner);
-            }
+                Some(Err(error)) => Err(error.into()),
+                None => Err(Fault::Internal(
+                    "the host answered too few lookups".to_owned(),
+                )),
+            },
+        };
+        Ok(is_local.into_iter().map(owner).collect())
+    }
+
+    /// One lookup at the host, for no longer than `brokerLookupTimeoutMs`.
+    async fn ask(&self, partitions: Vec<String>) -> Result<Vec<Result<Owner, ApiError>>, Fault> {
+        let count = partitions.len();
+        match tokio::time::timeout(self.lookup_timeout, self.host.lookup(partitions)).await {
+            Ok(answers) => Ok(answers?),
+            Err(_) => Err(Fault::TimedOut(format!(
+                "the owners of {count} partitions were not found within brokerLookupTimeoutMs"
+            ))),
         }
-        Ok(found
-            .into_iter()
-            .map(|owner| owner.unwrap_or_else(|| Err(Fault::LeaderNotAvailable(String::new()))))
-            .collect())
+    }
+
+    fn keep_local(&self, asked: &[String], answers: &[Result<Owner, ApiError>], since: u64) {
+        let is_local =
+            |answer: &Result<Owner, ApiError>| answer.as_ref().is_ok_and(|owner| owner.local);
+        if !answers.iter().any(is_local) {
+            return;
+        }
+        let mut owners = self.owners.write();
+        if owners.events != since {
+            return;
+        }
+        for (name, _) in asked
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| is_local(answer))
+        {
+            if owners.local.len() >= self.limits.max_cached_owners {
+                owners.local.clear();
+            }
+            owners.local.insert(name.clone());
+        }
     }
 
     /// Ownership moved.
@@ -233,14 +300,24 @@ impl Topics {
         let mut owners = self.owners.write();
         owners.events += 1;
         if event.topics.is_empty() {
-            owners.known.clear();
+            owners.local.clear();
             return;
         }
-        let moved: HashSet<&str> = event.topics.iter().map(String::as_str).collect();
-        owners.known.retain(|partition, _| {
-            let topic = split_partition(partition).map(|(topic, _)| topic);
-            !moved.contains(partition.as_str()) && topic.is_none_or(|topic| !moved.contains(topic))
-        });
+        for name in &event.topics {
+            owners.local.remove(name);
+        }
+        // An event may name a topic and mean its partitions.
+        if event
+            .topics
+            .iter()
+            .any(|name| split_partition(name).is_none())
+        {
+            let moved: HashSet<&str> = event.topics.iter().map(String::as_str).collect();
+            owners.local.retain(|partition| {
+                let topic = split_partition(partition).map(|(topic, _)| topic);
+                topic.is_none_or(|topic| !moved.contains(topic))
+            });
+        }
     }
 
     /// The set of brokers changed, or what one advertises.
@@ -248,6 +325,23 @@ impl Topics {
         let mut owners = self.owners.write();
         owners.events += 1;
         owners.brokers = None;
-        owners.known.clear();
+    }
+}
+
+/// What other brokers advertise, read once per answer: thousands of partitions have a few owners.
+#[derive(Default)]
+struct Remote {
+    by_data: HashMap<Text, Arc<Advertised>>,
+}
+
+impl Remote {
+    fn advertised(&mut self, owner: Owner) -> Arc<Advertised> {
+        if let Some(known) = self.by_data.get(&owner.protocol_data) {
+            return Arc::clone(known);
+        }
+        let advertised = Arc::new(Advertised::parse(&owner.protocol_data));
+        self.by_data
+            .insert(owner.protocol_data, Arc::clone(&advertised));
+        advertised
     }
 }

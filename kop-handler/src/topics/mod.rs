@@ -5,27 +5,34 @@
 
 mod changes;
 pub mod configs;
+mod deletions;
 mod directory;
 mod leaders;
 pub mod names;
 pub mod nodes;
+mod records;
 mod topic;
 mod view;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use handler_api::Host;
+use handler_api::{Host, capability};
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
 use crate::config::{Config, Limits};
+use crate::error::Fault;
 
-use self::configs::ServerDefaults;
+use self::configs::definition::items;
+use self::configs::{Overrides, ServerDefaults};
+use self::deletions::Deletions;
 use self::leaders::Owners;
 use self::names::Names;
 use self::nodes::Advertised;
+use self::records::Records;
 use self::view::Cache;
 
 pub use self::changes::{AutoCreation, Taken};
@@ -43,10 +50,14 @@ pub struct Topics {
     manage_system_topics: bool,
     defaults: ServerDefaults,
     cluster_id: String,
+    lookup_timeout: Duration,
     limits: Limits,
     cache: RwLock<Cache>,
     owners: RwLock<Owners>,
     local: Arc<Advertised>,
+    deletions: Deletions,
+    /// Absent where the host itself keeps properties whatever happens to a topic.
+    records: Option<Arc<Records>>,
     creating: Mutex<HashMap<String, changes::Creation>>,
 }
 
@@ -62,6 +73,8 @@ impl Topics {
         );
         let limits = Limits::new(config);
         let max_cached_topics = limits.max_cached_topics;
+        let is_single_broker = host.has(capability::SINGLE_BROKER);
+        let records = (!is_single_broker).then(|| Records::new(host.clone(), max_cached_topics));
         let local = Advertised::new(config.listeners.iter().map(|listener| {
             let advertised = &listener.advertised;
             (&*listener.name, advertised.host.as_str(), advertised.port)
@@ -80,10 +93,13 @@ impl Topics {
             manage_system_topics: config.kafka_manage_system_namespaces,
             defaults: ServerDefaults::new(config),
             cluster_id: config.cluster_name.clone(),
+            lookup_timeout: Duration::from_millis(config.broker_lookup_timeout_ms),
             limits,
             cache: RwLock::new(Cache::new(max_cached_topics)),
             owners: RwLock::default(),
             local: Arc::new(local),
+            deletions: Deletions::new(),
+            records,
             creating: Mutex::default(),
         })
     }
@@ -98,6 +114,21 @@ impl Topics {
     #[must_use]
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// Whether the host's storage can do what a topic is to be configured for.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidConfig`] for compaction where ledgers cannot be replaced. Pulsar's own compaction is no way out: it
+    /// drops what it cannot read the key of, which is every batch of Kafka's.
+    pub fn check_storage(&self, overrides: &Overrides) -> Result<(), Fault> {
+        let policies = overrides.effective("cleanup.policy", &self.defaults);
+        if !self.host.has(capability::REPLACE_LEDGER) && items(policies).contains(&"compact") {
+            return Err(Fault::InvalidConfig(format!(
+                "Invalid value {policies} for configuration cleanup.policy: the storage of this broker cannot compact a topic and keep its offsets. Use delete."
+            )));
+        }
+        Ok(())
     }
 
     /// What the broker gives to topics that have no configuration of their own.

@@ -190,7 +190,7 @@ async fn auto_creation_can_be_switched_off_and_never_makes_an_illegal_topic() {
 
 #[tokio::test]
 async fn a_partition_whose_leader_is_elsewhere_names_it() {
-    let plugin = Plugin::start(&[]).await;
+    let plugin = Plugin::start_on(SimHost::new(1), &[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, new_topic("t", 2, 1)).await;
     plugin.sim.set_owner(

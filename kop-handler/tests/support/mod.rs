@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use handler_api::{Handler, HostServices};
+use handler_api::{Handler, HostServices, capability};
 use host_shim::events::EventSink;
 use host_shim::sim::SimHost;
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
@@ -37,9 +37,13 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Starts a plugin with some settings on a fresh simulated host.
+    /// Starts a plugin with some settings on a fresh simulated host, whose only broker it is in.
     pub async fn start(settings: &[(&str, &str)]) -> Self {
-        Self::start_on(SimHost::new(1), settings).await
+        let sim = SimHost::new(1);
+        sim.set_capabilities(
+            capability::SINGLE_BROKER | capability::REPLACE_LEDGER | capability::TRIM_TO_ENTRY,
+        );
+        Self::start_on(sim, settings).await
     }
 
     /// Starts a plugin on a host.

@@ -53,6 +53,10 @@ pub(super) async fn change_topic(
     let decide = |old: &Overrides| {
         let new = decide(old)?;
         new.check(defaults)?;
+        // What a topic has already, whoever gave it, stands in nobody's way.
+        if new.get("cleanup.policy") != old.get("cleanup.policy") {
+            server.topics.check_storage(&new)?;
+        }
         Ok(new)
     };
     let topic = server.topics.by_name(name).await?;

@@ -179,6 +179,7 @@ async fn plan(
             .map(|config| (config.name.as_str(), config.value.as_deref())),
     )?;
     overrides.check(server.topics.defaults())?;
+    server.topics.check_storage(&overrides)?;
     let partitions = if topic.assignments.is_empty() {
         check_counts(topic, server.topics.default_partitions())?
     } else {

@@ -11,7 +11,7 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
-use super::{NOBODY, message, operations, text};
+use super::{NOBODY, controller, message, operations, text};
 use crate::api::{Call, Server};
 
 /// Brokers, not controllers.
@@ -34,10 +34,7 @@ pub(crate) async fn handle(
                 "This broker knows no endpoints other than those of brokers.",
             )));
     }
-    let controller = server
-        .topics
-        .local_node(&call.listener)
-        .map_or(NOBODY, |node| BrokerId(node.id));
+    let controller = controller(server, call).await;
     let reply = reply
         .with_controller_id(controller)
         .with_cluster_authorized_operations(operations::on_cluster(

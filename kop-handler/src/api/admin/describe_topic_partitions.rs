@@ -4,6 +4,7 @@
 //! its leader, and no eligible leaders beside it: the host replicates beneath it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kafka_protocol::messages::describe_topic_partitions_response::{
@@ -13,7 +14,7 @@ use kafka_protocol::messages::{
     BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName,
 };
 
-use super::{LEADER_EPOCH, NOBODY, operations, text};
+use super::{NOBODY, operations, text};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::{Leaders, Topic};
@@ -37,41 +38,36 @@ pub(crate) async fn handle(
         }
     };
     let all = request.topics.is_empty();
-    let mut room = u32::try_from(request.response_partition_limit)
-        .unwrap_or(0)
-        .clamp(1, server.limits.max_partitions_per_page);
-    let mut topics = Vec::new();
-    let mut next = None;
-    for name in names {
-        let first = match &request.cursor {
-            Some(cursor) if cursor.topic_name.as_str() == name => {
-                u32::try_from(cursor.partition_index).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        if room == 0 {
-            next = Some(cursor_at(name, first));
-            break;
-        }
-        match describe(server, call, &name).await {
-            Ok((topic, leaders)) => {
-                let end = topic.partitions().min(first.saturating_add(room));
-                let partitions: Vec<_> = (first..end)
-                    .map(|index| partition(index, leaders.of(index)))
+    let page = page(server, &request, names).await;
+    let shown: Vec<Arc<Topic>> = page
+        .topics
+        .iter()
+        .filter_map(|shown| Some(Arc::clone(&shown.topic.as_ref().ok()?.0)))
+        .collect();
+    // One lookup for the whole page.
+    let leaders = server.topics.topic_leaders(&shown, &call.listener).await;
+    let leaders = leaders.unwrap_or_else(|fault| {
+        tracing::warn!(%fault, "the leaders of topics could not be looked up");
+        Vec::new()
+    });
+    let mut leaders = leaders.into_iter();
+    let mut topics = Vec::with_capacity(page.topics.len());
+    for Shown { name, topic } in page.topics {
+        match topic {
+            Ok((topic, range)) => {
+                let leaders = leaders.next().unwrap_or(Leaders::Each(Vec::new()));
+                let epoch = server.topics.leader_epoch();
+                let partitions: Vec<_> = range
+                    .map(|index| partition(index, leaders.of(index), epoch))
                     .collect();
-                room -= end.saturating_sub(first);
                 topics.push(
                     DescribeTopicPartitionsResponseTopic::default()
-                        .with_name(Some(TopicName(text(name.clone()))))
+                        .with_name(Some(TopicName(text(name))))
                         .with_topic_id(topic.id)
                         .with_is_internal(topic.internal)
                         .with_partitions(partitions)
                         .with_topic_authorized_operations(operations::on_topic(true)),
                 );
-                if end < topic.partitions() {
-                    next = Some(cursor_at(name, end));
-                    break;
-                }
             }
             // A topic that went while all were being described is no error.
             Err(Fault::UnknownTopicOrPartition(_)) if all => {}
@@ -80,7 +76,59 @@ pub(crate) async fn handle(
     }
     DescribeTopicPartitionsResponse::default()
         .with_topics(topics)
-        .with_next_cursor(next)
+        .with_next_cursor(page.next)
+}
+
+/// A topic of a page: which of its partitions are on it, or what is wrong with it.
+struct Shown {
+    name: String,
+    topic: Result<(Arc<Topic>, Range<u32>), Fault>,
+}
+
+/// What fits into one reply, and where the next one begins.
+struct Page {
+    topics: Vec<Shown>,
+    next: Option<Cursor>,
+}
+
+async fn page(
+    server: &Arc<Server>,
+    request: &DescribeTopicPartitionsRequest,
+    names: BTreeSet<String>,
+) -> Page {
+    let mut room = u32::try_from(request.response_partition_limit)
+        .unwrap_or(0)
+        .clamp(1, server.limits.max_partitions_per_page);
+    let mut page = Page {
+        topics: Vec::new(),
+        next: None,
+    };
+    for name in names {
+        let first = match &request.cursor {
+            Some(cursor) if cursor.topic_name.as_str() == name => {
+                u32::try_from(cursor.partition_index).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        if room == 0 {
+            page.next = Some(cursor_at(name, first));
+            break;
+        }
+        let topic = server.topics.by_name(&name).await;
+        let topic = topic.map(|topic| {
+            let end = topic.partitions().min(first.saturating_add(room));
+            room -= end.saturating_sub(first);
+            if end < topic.partitions() {
+                page.next = Some(cursor_at(name.clone(), end));
+            }
+            (topic, first..end)
+        });
+        page.topics.push(Shown { name, topic });
+        if page.next.is_some() {
+            break;
+        }
+    }
+    page
 }
 
 fn cursor_at(topic: String, partition: u32) -> Cursor {
@@ -137,24 +185,11 @@ async fn names(
     Ok(names)
 }
 
-async fn describe(
-    server: &Arc<Server>,
-    call: &Call,
-    name: &str,
-) -> Result<(Arc<Topic>, Leaders), Fault> {
-    let topic = server.topics.by_name(name).await?;
-    let leaders = server
-        .topics
-        .topic_leaders(std::slice::from_ref(&topic), &call.listener)
-        .await?;
-    let leaders = leaders
-        .into_iter()
-        .next()
-        .unwrap_or(Leaders::Each(Vec::new()));
-    Ok((topic, leaders))
-}
-
-fn partition(index: u32, leader: Option<i32>) -> DescribeTopicPartitionsResponsePartition {
+fn partition(
+    index: u32,
+    leader: Option<i32>,
+    leader_epoch: i32,
+) -> DescribeTopicPartitionsResponsePartition {
     let reply = DescribeTopicPartitionsResponsePartition::default()
         .with_partition_index(i32::try_from(index).unwrap_or(i32::MAX))
         .with_eligible_leader_replicas(Some(Vec::new()))
@@ -162,7 +197,7 @@ fn partition(index: u32, leader: Option<i32>) -> DescribeTopicPartitionsResponse
     match leader.map(BrokerId) {
         Some(leader) => reply
             .with_leader_id(leader)
-            .with_leader_epoch(LEADER_EPOCH)
+            .with_leader_epoch(leader_epoch)
             .with_replica_nodes(vec![leader])
             .with_isr_nodes(vec![leader]),
         None => reply

@@ -3,7 +3,7 @@
 //! Brokers, the controller and topics with their leaders. A topic that does not exist, in a request that allows it, is
 //! created: this reply says UNKNOWN_TOPIC_OR_PARTITION, which clients retry, and the next one has leaders. Every
 //! partition has one replica, its leader: the host replicates beneath it. Any broker can do what Kafka's controller
-//! does, so that each names itself.
+//! does; all name the same one.
 //!
 //! v1: all topics by null. v4: auto-creation can be forbidden. v7: leader epochs. v8: authorized operations (KIP-430).
 //! v10: topic ids. v12: requests by id (KIP-516). v13: the reply has an error of its own, set when
@@ -19,7 +19,7 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use uuid::Uuid;
 
-use super::{LEADER_EPOCH, NOBODY, operations, text};
+use super::{NOBODY, controller, operations, text};
 use crate::api::{self, Call, Reply, Server};
 use crate::error::Fault;
 use crate::topics::{AutoCreation, Leaders, Topic};
@@ -96,10 +96,8 @@ pub(crate) async fn handle(
                 .collect()
         }
     };
-    let controller = server
-        .topics
-        .local_node(&call.listener)
-        .map_or(NOBODY, |node| BrokerId(node.id));
+    let controller = controller(server, call).await;
+    let epoch = server.topics.leader_epoch();
     let topics = answers
         .into_iter()
         .map(|answer| {
@@ -122,7 +120,9 @@ pub(crate) async fn handle(
                         .with_topic_authorized_operations(operations::on_topic(asked))
                         .with_partitions(
                             (0..topic.partitions())
-                                .map(|index| partition(call.version, index, leaders.of(index)))
+                                .map(|index| {
+                                    partition(call.version, index, leaders.of(index), epoch)
+                                })
                                 .collect(),
                         )
                 }
@@ -172,7 +172,12 @@ fn unlisted(version: i16, fault: &Fault) -> Described {
     Described::Answer(Box::new(response))
 }
 
-fn partition(version: i16, index: u32, leader: Option<i32>) -> MetadataResponsePartition {
+fn partition(
+    version: i16,
+    index: u32,
+    leader: Option<i32>,
+    leader_epoch: i32,
+) -> MetadataResponsePartition {
     let reply = MetadataResponsePartition::default()
         .with_partition_index(i32::try_from(index).unwrap_or(i32::MAX));
     let Some(leader) = leader.map(BrokerId) else {
@@ -185,7 +190,7 @@ fn partition(version: i16, index: u32, leader: Option<i32>) -> MetadataResponseP
         .with_replica_nodes(vec![leader])
         .with_isr_nodes(vec![leader]);
     if version >= 7 {
-        reply.with_leader_epoch(LEADER_EPOCH)
+        reply.with_leader_epoch(leader_epoch)
     } else {
         reply
     }

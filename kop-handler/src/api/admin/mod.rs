@@ -29,13 +29,23 @@ use kafka_protocol::messages::BrokerId;
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
+use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::nodes::Node;
 
-/// The leader epoch of every partition: Pulsar's ownership has none, so that it never grows.
-const LEADER_EPOCH: i32 = 0;
 /// Stands for "no leader" and "no broker".
 const NOBODY: BrokerId = BrokerId(-1);
+
+/// The node that this client is told to be the controller.
+async fn controller(server: &Server, call: &Call) -> BrokerId {
+    match server.topics.controller(&call.listener).await {
+        Ok(node) => node.map_or(NOBODY, |node| BrokerId(node.id)),
+        Err(fault) => {
+            tracing::warn!(%fault, "the brokers could not be listed");
+            NOBODY
+        }
+    }
+}
 
 /// Text for the wire.
 fn text(text: impl Into<String>) -> StrBytes {

@@ -1,7 +1,9 @@
 //! OffsetForLeaderEpoch (key 23), versions 2–4: where a leader's epoch ends (KIP-320).
 //!
-//! A partition has one epoch for ever, because no replica of it can diverge from another: the managed ledger is the
-//! only copy that clients see. That epoch ends at the high watermark; an older or newer one is not known.
+//! A partition has one epoch for ever, or none that is known, because no replica of it can diverge from another: the
+//! managed ledger is the only copy that clients see. That epoch ends at the high watermark; an older or newer one is not
+//! known. On a host of several brokers none is known, clients are given none, and who asks for one all the same (it
+//! may be from another cluster) hears that nothing was cut off.
 //! v3: replica id, current leader epoch checked. v4: flexible.
 
 use std::sync::Arc;
@@ -51,8 +53,8 @@ pub(crate) async fn handle(
                 };
                 let end = found.and_then(|found| {
                     partitions::check_leader_epoch(&found, partition.current_leader_epoch)?;
-                    let ours = found.leader_epoch();
-                    Ok((partition.leader_epoch == ours).then(|| (ours, found.high_watermark())))
+                    let end = found.end_of_epoch(partition.leader_epoch);
+                    Ok(end.map(|end| (partition.leader_epoch, end)))
                 });
                 answer(partition.partition, end)
             });

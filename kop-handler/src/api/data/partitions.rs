@@ -93,13 +93,13 @@ pub(super) async fn open(
         .collect()
 }
 
-/// Checks the leader epoch that a client knows against a partition's (KIP-320). −1: the client does not know.
+/// Checks the leader epoch that a client knows against a partition's (KIP-320). −1: one of them does not know.
 pub(super) fn check_leader_epoch(
     partition: &Partition,
     current_leader_epoch: i32,
 ) -> Result<(), Fault> {
     let ours = partition.leader_epoch();
-    if current_leader_epoch < 0 || current_leader_epoch == ours {
+    if current_leader_epoch < 0 || ours < 0 || current_leader_epoch == ours {
         Ok(())
     } else if current_leader_epoch < ours {
         Err(Fault::FencedLeaderEpoch(String::new()))

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::active::{Active, Settled};
 use super::store::{Pending, ShardLog, StoreFault};
@@ -27,12 +27,18 @@ impl Engine {
         };
         match self.read_all(cell).await {
             Ok((machine, log)) => self.begin_life(cell, machine, log),
+            Err(StoreFault::NotOwner(fault)) => {
+                // A client that asked the wrong broker, which is nobody's fault.
+                debug!(
+                    fault,
+                    "a shard of the group coordinator is served elsewhere"
+                );
+                let error = ResponseError::NotCoordinator;
+                self.end_life(cell, &mut cell.phase.lock(), error);
+            }
             Err(fault) => {
                 warn!(%fault, "a shard of the group coordinator cannot be loaded");
-                let error = match fault {
-                    StoreFault::NotOwner(_) => ResponseError::NotCoordinator,
-                    _ => ResponseError::CoordinatorNotAvailable,
-                };
+                let error = ResponseError::CoordinatorNotAvailable;
                 self.end_life(cell, &mut cell.phase.lock(), error);
             }
         }
@@ -100,9 +106,14 @@ impl Engine {
         });
     }
 
-    /// Ends a load or a life; the shard is loaded again when it is asked for after a pause.
+    /// Ends a load or a life; the shard is loaded again when it is asked for after a pause. Ownership that went elsewhere
+    /// is no failure: it may be back at once.
     pub(super) fn end_life(&self, cell: &Cell, phase: &mut Phase, error: ResponseError) {
-        let failures = cell.failures.fetch_add(1, Ordering::SeqCst).min(16);
+        let failures = if error == ResponseError::NotCoordinator {
+            0
+        } else {
+            cell.failures.fetch_add(1, Ordering::SeqCst).min(16)
+        };
         let pause_ms =
             (self.limits.min_reload_pause_ms << failures).min(self.limits.max_reload_pause_ms);
         let broken = Phase::Broken {
@@ -162,10 +173,17 @@ impl Engine {
                 true
             }
             Settled::Dead(error) => {
-                warn!(
-                    partition = cell.index,
-                    fault, "a shard of the group coordinator loads again"
-                );
+                if error == ResponseError::NotCoordinator {
+                    info!(
+                        partition = cell.index,
+                        fault, "a shard of the group coordinator moved away"
+                    );
+                } else {
+                    warn!(
+                        partition = cell.index,
+                        fault, "a shard of the group coordinator loads again"
+                    );
+                }
                 active.dead = Some(error);
                 false
             }

@@ -14,7 +14,7 @@ use crate::error::Fault;
 use crate::log::{Append, AppendInfo, Isolation, Logs, Origin, Partition, Read, Rejection};
 use crate::topics::Topics;
 use crate::topics::configs::Overrides;
-use crate::topics::names::{CONSUMER_OFFSETS, split_partition};
+use crate::topics::names::{CONSUMER_OFFSETS, partition_name, split_partition};
 use crate::wire::batch::{BatchBuilder, BatchError, Batches, NewRecord};
 
 /// What one batch of the topic may unpack to.
@@ -82,6 +82,23 @@ impl ShardStore for LogStore {
                 Err(Fault::UnknownTopicOrPartition(_)) if !create => Ok(None),
                 Err(fault) => Err(store_fault(&fault)),
             }
+        })
+    }
+
+    fn served(&self, count: u32) -> Pending<Vec<u32>> {
+        let topics = Arc::clone(&self.topics);
+        Box::pin(async move {
+            let topic = topics.names().full_name(CONSUMER_OFFSETS);
+            let topic = topic.map_err(|fault| store_fault(&fault))?;
+            let names: Vec<String> = (0..count)
+                .map(|shard| partition_name(&topic, shard))
+                .collect();
+            let local = topics.are_local(&names).await;
+            let local = local.map_err(|fault| store_fault(&fault))?;
+            let shards = (0..count).zip(local);
+            Ok(shards
+                .filter_map(|(shard, local)| local.then_some(shard))
+                .collect())
         })
     }
 

@@ -273,8 +273,19 @@ impl Engine {
         self: &Arc<Self>,
         question: impl Fn(Part<T>) -> Work,
     ) -> Result<Vec<T>, ResponseError> {
+        let Some(cells) = self.cells(false).await? else {
+            return Ok(Vec::new());
+        };
+        let count = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+        let served = self.store.served(count).await.map_err(|fault| {
+            warn!(%fault, "the owners of the group coordinator's shards cannot be looked up");
+            ResponseError::CoordinatorNotAvailable
+        })?;
         let mut asked = Vec::new();
-        for cell in self.cells(false).await?.unwrap_or_default() {
+        for cell in served
+            .into_iter()
+            .filter_map(|shard| cells.get(shard as usize))
+        {
             let (answer, part) = oneshot::channel();
             self.accept(cell, question(answer));
             asked.push(part);
@@ -305,6 +316,22 @@ impl Engine {
             let mut phase = cell.phase.lock();
             if matches!(&*phase, Phase::Active(active) if active.is_cut_off()) {
                 engine.end_life(&cell, &mut phase, ResponseError::NotCoordinator);
+            }
+        });
+    }
+
+    /// This broker owns a shard now: who asks for it need not wait for the pause after it was found elsewhere. Takes
+    /// effect soon after it returns, as [`Self::lose`].
+    pub fn gain(self: &Arc<Self>, shard: u32) {
+        let cells = self.cells.get().map(Vec::as_slice).unwrap_or_default();
+        let Some(cell) = cells.get(shard as usize).cloned() else {
+            return; // never opened here
+        };
+        self.runtime.spawn(async move {
+            let mut phase = cell.phase.lock();
+            if matches!(&*phase, Phase::Broken { .. }) {
+                *phase = Phase::Idle;
+                cell.failures.store(0, Ordering::SeqCst);
             }
         });
     }

@@ -55,6 +55,10 @@ pub trait ShardStore: Send + Sync + 'static {
     /// How many shards there are; `None` if the topic does not exist and `create` is not set.
     fn shards(&self, create: bool) -> Pending<Option<u32>>;
 
+    /// Which of the `count` shards this broker serves at the moment, so that a question to all of them does not knock at
+    /// each door.
+    fn served(&self, count: u32) -> Pending<Vec<u32>>;
+
     /// Opens a shard's log, which makes an older opening of it useless.
     fn open(&self, shard: u32) -> Pending<Arc<dyn ShardLog>>;
 }

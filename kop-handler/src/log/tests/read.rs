@@ -33,7 +33,7 @@ fn batches_come_whole_with_their_offsets_and_our_leader_epoch() {
         (244, 244, 0)
     );
     for (header, _) in batches(&fetched) {
-        assert_eq!(header.leader_epoch, 0);
+        assert_eq!(header.leader_epoch, partition.leader_epoch());
     }
     let inside = bed.read(&partition, 100, 1 << 20).expect("a read");
     assert_eq!(
