@@ -2,8 +2,11 @@
 //! people's clients by package name, and running their programs. It knows the product only from outside:
 //! its binary, its plugin and its ports.
 
+pub use kop_fetch::process;
+
 pub mod broker;
-pub mod process;
+pub mod node;
+pub mod pulsar;
 pub mod raw;
 pub mod rd;
 pub mod reference;

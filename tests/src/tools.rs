@@ -4,11 +4,13 @@
 //! answer that names itself; a fetch that fails is one too, with the client's own words.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use kop_fetch::folder::{FETCH, checked, fetched, need, python_environment, write};
+pub use kop_fetch::folder::{repository, target};
+use kop_fetch::java::jars;
 
 use crate::process::{Finished, run};
 
@@ -16,27 +18,6 @@ use crate::process::{Finished, run};
 pub const KAFKA: &str = "4.3.1";
 /// The Python client (it bundles its own librdkafka).
 const CONFLUENT_KAFKA: &str = "confluent-kafka==2.12.2";
-/// How long fetching one client may take.
-const FETCH: Duration = Duration::from_secs(900);
-
-/// Fetches within one process wait for each other here, and across processes at a lock file.
-static FETCHING: Mutex<()> = Mutex::new(());
-
-/// The repository's root.
-pub fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
-}
-
-/// Cargo's target directory, found from the running program.
-pub fn target() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let found = program
-        .ancestors()
-        .find(|path| path.join("CACHEDIR.TAG").is_file());
-    found.map_or_else(|| repository().join("target"), Path::to_owned)
-}
-
 /// The directory of cargo's profile that built the running program (`target/debug`, `target/release`).
 pub fn profile_directory() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
@@ -45,67 +26,6 @@ pub fn profile_directory() -> PathBuf {
         .ancestors()
         .find(|path| path.parent() == Some(&target))
         .map_or_else(|| target.join("debug"), Path::to_owned)
-}
-
-/// Finds a program, by `PATH`.
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
-}
-
-/// The program, or a sentence that says which toolchain is missing.
-fn need(program: &str, toolchain: &str) -> Result<PathBuf, String> {
-    find(program)
-        .ok_or_else(|| format!("{toolchain} is not installed (no `{program}` on the PATH)"))
-}
-
-/// The lock that keeps two processes from fetching into the same directory; released when dropped.
-struct Fetching(#[expect(dead_code, reason = "holds the lock")] File);
-
-fn lock() -> Result<Fetching, String> {
-    let folder = target().join("tools");
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let path = folder.join(".lock");
-    let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    file.lock()
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(Fetching(file))
-}
-
-/// Runs `fetch` unless `folder` is complete for `recipe` (the pinned versions).
-fn fetched(
-    name: &str,
-    recipe: &str,
-    fetch: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
-    let _here = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-    let _there = lock()?;
-    let folder = target().join("tools").join(name);
-    let done = folder.join(".fetched");
-    if std::fs::read_to_string(&done).is_ok_and(|found| found == recipe) {
-        return Ok(folder);
-    }
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    fetch(&folder)?;
-    std::fs::write(&done, recipe).map_err(|error| format!("{}: {error}", done.display()))?;
-    Ok(folder)
-}
-
-fn checked(what: &str, finished: Finished) -> Result<(), String> {
-    if finished.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "{what} failed ({:?}): {}{}",
-        finished.status, finished.stdout, finished.stderr
-    ))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Apache Kafka from Maven: its jars, and the Java to run them.
@@ -138,36 +58,8 @@ impl Kafka {
 pub fn kafka() -> Result<Kafka, String> {
     let java = need("java", "a JDK")?;
     need("javac", "a JDK")?;
-    let maven = need("mvn", "Maven")?;
-    let pom = include_str!("../clients/java/pom.xml");
-    let folder = fetched("kafka", pom, |folder| {
-        write(&folder.join("pom.xml"), pom)?;
-        // Some POMs name repositories of their own; only the central one is to be asked.
-        let empty = folder.join("empty");
-        std::fs::create_dir_all(&empty).map_err(|error| format!("{}: {error}", empty.display()))?;
-        let mirror = format!(
-            "<settings><mirrors><mirror><id>none</id><mirrorOf>*,!central</mirrorOf><url>file://{}</url></mirror></mirrors></settings>",
-            empty.display()
-        );
-        write(&folder.join("settings.xml"), &mirror)?;
-        let mut command = Command::new(&maven);
-        command.current_dir(folder).args([
-            "-B",
-            "-q",
-            "-s",
-            "settings.xml",
-            "dependency:copy-dependencies",
-        ]);
-        command.arg("-DoutputDirectory=lib");
-        checked(
-            "fetching Apache Kafka with Maven",
-            run(command, None, FETCH),
-        )
-    })?;
-    Ok(Kafka {
-        java,
-        jars: folder.join("lib"),
-    })
+    let jars = jars("kafka", include_str!("../clients/java/pom.xml"), &[])?;
+    Ok(Kafka { java, jars })
 }
 
 impl Kafka {
@@ -251,26 +143,7 @@ impl Kafka {
 
 /// Our Python client program with its interpreter in a virtual environment that has confluent-kafka.
 pub fn python() -> Result<Command, String> {
-    let python = need("python3", "Python")?;
-    let folder = fetched("python", CONFLUENT_KAFKA, |folder| {
-        let mut create = Command::new(&python);
-        create.args(["-m", "venv"]).arg(folder);
-        checked("creating a Python environment", run(create, None, FETCH))?;
-        let mut install = Command::new(folder.join("bin/python"));
-        install.args([
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--only-binary",
-            ":all:",
-            CONFLUENT_KAFKA,
-        ]);
-        checked(
-            "installing confluent-kafka with pip",
-            run(install, None, FETCH),
-        )
-    })?;
+    let folder = python_environment("python", &[CONFLUENT_KAFKA])?;
     let mut command = Command::new(folder.join("bin/python"));
     command.arg(repository().join("tests/clients/python/client.py"));
     Ok(command)
