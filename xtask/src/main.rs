@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod nar;
 mod standalone;
 mod step;
 mod toolchains;
@@ -24,6 +25,8 @@ enum Command {
     Standalone(standalone::Standalone),
     /// Runs every check: format, lints, documentation, unit, golden, simulation, ABI, and real clients.
     Verify(verify::Verify),
+    /// Builds the file that goes into a Pulsar broker's protocols/.
+    Nar(nar::Nar),
     /// Measures our broker beside Apache Kafka; `--help` after `--` shows what can be set.
     Bench(bench::Bench),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Standalone(arguments) => standalone::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
+        Command::Nar(arguments) => nar::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }
 }
