@@ -1,48 +1,67 @@
-//! One broker under test in a process of its own: ours, or Apache Kafka as the reference for the same tests.
+//! One broker under test in a process of its own: ours, ours inside a real Pulsar, or Apache Kafka as the reference for
+//! the same tests.
 //!
-//! Ours is the built `kop standalone` with the built plugin in a `protocols/` folder of the test's own, its data in a
-//! temporary directory, its ports picked free. It can be stopped, killed and started again on the same port and data.
+//! A JVM takes seconds to start. A test that asks for default settings inside Pulsar therefore gets a broker that an
+//! earlier test of the same program has left in good order, emptied of that test's topics and groups; one that a test
+//! has stopped, killed or failed with is used by no other.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::process::{Service, run};
-use crate::reference;
-use crate::skip::flag;
-use crate::tools;
+use kop_fetch::pulsar::Release;
+
+pub use crate::node::Node;
+use crate::pulsar;
+use crate::rd;
 
 /// `KOP_TEST_REFERENCE=kafka` runs the tests against Apache Kafka itself.
 pub const REFERENCE: &str = "KOP_TEST_REFERENCE";
 /// Set when the binary and the plugin are known to be built already.
 pub const BUILT: &str = "KOP_TEST_BUILT";
-/// How long the broker may take to accept connections, on a machine busy with other tests.
-const READY: Duration = Duration::from_secs(60);
-/// How long a clean stop may take.
-const STOP: Duration = Duration::from_secs(60);
+/// How long emptying a broker for the next test may take.
+const EMPTYING: Duration = Duration::from_secs(20);
+
+/// Brokers inside Pulsar that wait for the next test.
+static WAITING: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
 /// Whether the tests run against Apache Kafka.
 pub fn is_reference() -> bool {
     std::env::var(REFERENCE).is_ok_and(|value| value == "kafka")
 }
 
+/// Whether the tests run inside a real Pulsar.
+pub fn is_pulsar() -> bool {
+    std::env::var_os(pulsar::HOST).is_some()
+}
+
+/// Why a test of our own host's store does not apply where the tests run; `None` if it does.
+pub fn not_embedded(what: &str) -> Option<String> {
+    if is_reference() {
+        return Some(format!("{what} is ours, not Apache Kafka's"));
+    }
+    is_pulsar().then(|| format!("{what} is the embedded host's; inside Pulsar BookKeeper stores"))
+}
+
 /// Which broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// Ours.
+    /// Ours, standalone.
     Kop,
+    /// Ours inside a Pulsar standalone of this release.
+    Pulsar(Release),
     /// Apache Kafka.
     Kafka,
 }
 
 /// How a broker is to be started.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Which broker; what `KOP_TEST_REFERENCE` says if not given.
+    /// Which broker; what `KOP_TEST_REFERENCE` and `KOP_TEST_HOST` say if not given.
     pub flavour: Option<Flavour>,
-    /// Keys of `standalone.conf`, after the ones that the test harness sets.
+    /// Keys of the broker's configuration, after the ones that the test harness sets.
     pub set: Vec<(String, String)>,
     /// Where the data lives; a temporary directory of its own if not given.
     pub data: Option<PathBuf>,
@@ -51,24 +70,37 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds one `--set key=value`.
+    /// Adds one `key=value`.
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
         self.set.push((key.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Which broker is to be started.
+    pub fn flavour(&self) -> Result<Flavour, String> {
+        if let Some(flavour) = self.flavour {
+            return Ok(flavour);
+        }
+        if is_reference() {
+            return Ok(Flavour::Kafka);
+        }
+        let chosen = pulsar::chosen()?;
+        Ok(chosen.map_or(Flavour::Kop, Flavour::Pulsar))
+    }
+
+    /// Whether another test's broker would do as well.
+    fn may_share(&self) -> bool {
+        *self == Self::default() && matches!(self.flavour(), Ok(Flavour::Pulsar(_)))
     }
 }
 
 /// A running broker.
 #[derive(Debug)]
 pub struct Broker {
-    options: Options,
-    service: Option<Service>,
-    /// Dropped, and so deleted, after the process has ended.
-    home: tempfile::TempDir,
-    port: u16,
-    web_port: u16,
-    started_in: Duration,
+    /// `None` only once it has been dropped.
+    node: Option<Node>,
+    shared: bool,
 }
 
 impl Broker {
@@ -89,238 +121,64 @@ impl Broker {
 
     /// Starts a broker, or says why it did not come up.
     pub fn try_with(options: Options) -> Result<Self, String> {
-        let scratch = tools::target().join("tmp");
-        std::fs::create_dir_all(&scratch)
-            .map_err(|error| format!("{}: {error}", scratch.display()))?;
-        let home = tempfile::Builder::new()
-            .prefix("broker-")
-            .tempdir_in(&scratch);
-        let home = home.map_err(|error| format!("{}: {error}", scratch.display()))?;
-        let mut broker = Self {
-            options,
-            service: None,
-            home,
-            port: free_port(),
-            web_port: free_port(),
-            started_in: Duration::ZERO,
+        let shared = options.may_share();
+        let waiting = if shared { take_waiting() } else { None };
+        let node = match waiting {
+            Some(node) => node,
+            None => Node::start(options)?,
         };
-        broker.launch()?;
-        Ok(broker)
+        Ok(Self {
+            node: Some(node),
+            shared,
+        })
     }
+}
 
-    /// `host:port` for a client.
-    pub fn bootstrap(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
+impl Deref for Broker {
+    type Target = Node;
 
-    /// The Kafka listener's address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
-    }
-
-    /// The address of the web port (`/metrics`).
-    pub fn web_address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.web_port))
-    }
-
-    /// Where the data lives.
-    pub fn data(&self) -> PathBuf {
-        self.options
-            .data
-            .clone()
-            .unwrap_or_else(|| self.home.path().join("data"))
-    }
-
-    /// The process id, while it runs.
-    pub fn pid(&self) -> u32 {
-        self.service.as_ref().map_or(0, Service::pid)
-    }
-
-    /// How long the last start took, from the process' creation to its readiness.
-    pub fn started_in(&self) -> Duration {
-        self.started_in
-    }
-
-    fn is_kafka(&self) -> bool {
-        match self.options.flavour {
-            Some(flavour) => flavour == Flavour::Kafka,
-            None => is_reference(),
-        }
-    }
-
-    /// Everything that it printed since it was first started.
-    pub fn log(&self) -> String {
-        self.service
+    fn deref(&self) -> &Node {
+        self.node
             .as_ref()
-            .map(Service::output)
-            .unwrap_or_default()
+            .expect("it has a node until it is dropped")
     }
+}
 
-    /// Whether the process lives.
-    pub fn is_running(&mut self) -> bool {
-        self.service.as_mut().is_some_and(Service::is_running)
+impl DerefMut for Broker {
+    fn deref_mut(&mut self) -> &mut Node {
+        self.node
+            .as_mut()
+            .expect("it has a node until it is dropped")
     }
+}
 
-    /// Kills it as a power cut would end its process (SIGKILL).
-    pub fn kill(&mut self) {
-        if let Some(service) = &mut self.service {
-            service.kill();
-        }
-    }
-
-    /// Stops it by SIGTERM and waits for its end.
-    pub fn stop(&mut self) -> Result<ExitStatus, String> {
-        match &mut self.service {
-            Some(service) => service.terminate(STOP),
-            None => Err("the broker was never started".to_owned()),
-        }
-    }
-
-    /// Starts it again on the same port and data.
-    #[track_caller]
-    pub fn restart(&mut self) {
-        self.service = None;
-        if let Err(problem) = self.launch() {
-            panic!("{problem}");
-        }
-    }
-
-    /// Sends a signal to the process.
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        if let Some(service) = &self.service {
-            service.signal(signal);
-        }
-    }
-
-    fn launch(&mut self) -> Result<(), String> {
-        let log = self.home.path().join("broker.log");
-        let earlier = std::fs::metadata(&log).map_or(0, |found| found.len()) as usize;
-        let command = if self.is_kafka() {
-            reference::command(self.home.path(), &self.data(), self.port, self.web_port)?
-        } else {
-            self.command()?
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let Some(mut node) = self.node.take() else {
+            return;
         };
-        let is_kafka = self.is_kafka();
-        let start = Instant::now();
-        let mut service = Service::start("the broker", command, &log)?;
-        let address = self.address();
-        let listening = |output: &str| {
-            let fresh = output.get(earlier..).unwrap_or_default();
-            let ready = if is_kafka {
-                fresh.contains("Kafka Server started")
-            } else {
-                fresh.lines().any(|line| {
-                    line.contains("accepting connections") && line.contains(&address.to_string())
-                })
-            };
-            ready.then_some(())
-        };
-        service.wait_for(READY, listening)?;
-        TcpStream::connect_timeout(&address, READY)
-            .map_err(|error| format!("said to be ready, but {address}: {error}"))?;
-        self.started_in = start.elapsed();
-        self.service = Some(service);
-        Ok(())
-    }
-
-    fn command(&self) -> Result<Command, String> {
-        let build = self
-            .options
-            .build
-            .clone()
-            .unwrap_or_else(tools::profile_directory);
-        if self.options.build.is_none() {
-            built()?;
+        if !self.shared || std::thread::panicking() || !node.is_untouched() {
+            return;
         }
-        let protocols = self.home.path().join("protocols");
-        std::fs::create_dir_all(&protocols)
-            .map_err(|error| format!("{}: {error}", protocols.display()))?;
-        let plugin = protocols.join("libkop_handler.so");
-        if !plugin.exists() {
-            place(&build.join("libkop_handler.so"), &plugin)?;
+        match rd::empty(&node.bootstrap(), EMPTYING) {
+            Ok(()) => waiting().push(node),
+            Err(problem) => println!("a broker is not used again: {problem}"),
         }
-        let mut command = standalone(
-            &build,
-            self.home.path(),
-            &self.data(),
-            self.port,
-            self.web_port,
-        )?;
-        for (key, value) in &self.options.set {
-            command.arg("--set").arg(format!("{key}={value}"));
-        }
-        Ok(command)
     }
 }
 
-/// `kop standalone` of that build with its files in `home`.
-fn standalone(
-    build: &Path,
-    home: &Path,
-    data: &Path,
-    port: u16,
-    web_port: u16,
-) -> Result<Command, String> {
-    let config = home.join("standalone.conf");
-    let keys = "messagingProtocols=kafka\nclusterName=test\nadvertisedAddress=127.0.0.1\nallowAutoTopicCreation=true\n\
-                brokerDeleteInactiveTopicsEnabled=false\n";
-    std::fs::write(&config, keys).map_err(|error| format!("{}: {error}", config.display()))?;
-    let mut command = Command::new(build.join("kop"));
-    command
-        .current_dir(home)
-        .arg("standalone")
-        .arg("--config")
-        .arg(&config)
-        .arg("--data-dir")
-        .arg(data);
-    command
-        .arg("--set")
-        .arg(format!("kafkaListeners=PLAINTEXT://127.0.0.1:{port}"));
-    command
-        .arg("--set")
-        .arg(format!("webServicePort={web_port}"));
-    command.arg("--set").arg(format!(
-        "protocolHandlerDirectory={}",
-        home.join("protocols").display()
-    ));
-    Ok(command)
+fn waiting() -> std::sync::MutexGuard<'static, Vec<Node>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts the plugin into a `protocols/` folder; a hard link where it can, so that a rebuild does not change it under us.
-fn place(from: &Path, to: &Path) -> Result<(), String> {
-    let linked = std::fs::hard_link(from, to).or_else(|_| std::fs::copy(from, to).map(|_| ()));
-    linked.map_err(|error| format!("the plugin {}: {error}", from.display()))
-}
-
-/// Builds the binary and the plugin in the profile of the running test, once per process, unless they are known to be built.
-fn built() -> Result<(), String> {
-    static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
-    let build = || {
-        if flag(BUILT) {
-            return Ok(());
+/// A broker that waits and is alive.
+fn take_waiting() -> Option<Node> {
+    loop {
+        let mut node = waiting().pop()?;
+        if node.is_untouched() {
+            return Some(node);
         }
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(tools::repository()).args([
-            "build",
-            "-q",
-            "-p",
-            "kop-handler",
-            "-p",
-            "host-shim",
-            "-p",
-            "kop-tests",
-        ]);
-        if tools::profile_directory().ends_with("release") {
-            command.arg("--release");
-        }
-        let finished = run(command, None, Duration::from_secs(1_800));
-        if finished.success() {
-            Ok(())
-        } else {
-            Err(format!("the broker does not build:\n{}", finished.stderr))
-        }
-    };
-    BUILD.get_or_init(build).clone()
+    }
 }
 
 /// A TCP port that nothing listens on at the moment.

@@ -301,3 +301,31 @@ pub fn committed(bootstrap: &str, group: &str, topic: &str, partitions: i32) -> 
         })
         .collect()
 }
+
+/// Deletes all groups and topics but the broker's own, or says what stays.
+pub fn empty(bootstrap: &str, limit: Duration) -> Result<(), String> {
+    let broken = |error: KafkaError| error.to_string();
+    let options = AdminOptions::new()
+        .operation_timeout(Some(limit))
+        .request_timeout(Some(limit));
+    let consumer: BaseConsumer = config(bootstrap, &[]).create().map_err(broken)?;
+    let admin = admin(bootstrap);
+    let listed = consumer.fetch_group_list(None, limit).map_err(broken)?;
+    let groups: Vec<&str> = listed.groups().iter().map(|group| group.name()).collect();
+    let mut staying = Vec::new();
+    if !groups.is_empty() {
+        let deleted = block_on(admin.delete_groups(&groups, &options)).map_err(broken)?;
+        staying.extend(deleted.into_iter().filter_map(Result::err));
+    }
+    let metadata = consumer.fetch_metadata(None, limit).map_err(broken)?;
+    let names = metadata.topics().iter().map(|topic| topic.name());
+    let topics: Vec<&str> = names.filter(|name| !name.starts_with("__")).collect();
+    if !topics.is_empty() {
+        let deleted = block_on(admin.delete_topics(&topics, &options)).map_err(broken)?;
+        staying.extend(deleted.into_iter().filter_map(Result::err));
+    }
+    match staying.first() {
+        None => Ok(()),
+        Some((name, code)) => Err(format!("{name} stays: {code}")),
+    }
+}

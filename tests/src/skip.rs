@@ -23,6 +23,11 @@ pub fn skip(reason: &str) {
         "everything is required, but {test} cannot run: {reason}"
     );
     println!("SKIPPED {test}: {reason}");
+    note(&test, reason);
+}
+
+/// Appends a line to the file of skips, if there is one.
+fn note(test: &str, reason: &str) {
     let Ok(path) = std::env::var(SKIPS_FILE) else {
         return;
     };
@@ -33,6 +38,14 @@ pub fn skip(reason: &str) {
     if let Ok(mut file) = file {
         let _ = writeln!(file, "{test}: {reason}");
     }
+}
+
+/// Records that the running test does not apply to the broker that the tests run against: never a failure, for no
+/// machine could run it.
+pub fn inapplicable(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    println!("SKIPPED {test}: {reason}");
+    note(&test, reason);
 }
 
 /// Unwraps a `Result` whose error is the reason why a test cannot run here, or skips the test.
