@@ -1,7 +1,7 @@
 //! Toolchains of other languages that the tests with real clients need, and that cargo cannot install.
 
-use std::path::PathBuf;
-use std::process::Command;
+use kop_fetch::folder::find;
+use kop_fetch::java::Jdk;
 
 /// A toolchain, the program that shows it, and what cannot run without it.
 pub(crate) struct Toolchain {
@@ -10,16 +10,21 @@ pub(crate) struct Toolchain {
     pub(crate) needed_for: &'static str,
 }
 
-pub(crate) const TOOLCHAINS: [Toolchain; 6] = [
+pub(crate) const TOOLCHAINS: [Toolchain; 7] = [
     Toolchain {
         name: "JDK 17",
         program: "javac",
-        needed_for: "Kafka's console tools and Java client",
+        needed_for: "Kafka's console tools and Java client, and Pulsar",
+    },
+    Toolchain {
+        name: "JDK 25",
+        program: "javac",
+        needed_for: "Pulsar on Java 25",
     },
     Toolchain {
         name: "Maven",
         program: "mvn",
-        needed_for: "fetching Apache Kafka",
+        needed_for: "fetching Apache Kafka and Apache Pulsar",
     },
     Toolchain {
         name: "Go",
@@ -52,21 +57,9 @@ pub(crate) fn missing() -> Vec<&'static Toolchain> {
 }
 
 fn is_there(toolchain: &Toolchain) -> bool {
-    find(toolchain.program).is_some() && (toolchain.program != "javac" || jdk_version() >= Some(17))
-}
-
-/// The major version of the JDK: `javac -version` prints `javac 17.0.15`.
-fn jdk_version() -> Option<u32> {
-    let output = Command::new("javac").arg("-version").output().ok()?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    let version = text.split_whitespace().nth(1)?;
-    version.split('.').next()?.parse().ok()
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    match toolchain.name {
+        "JDK 25" => Jdk::of(25).is_ok(),
+        "JDK 17" => Jdk::of(17).is_ok(),
+        _ => find(toolchain.program).is_some(),
+    }
 }

@@ -3,16 +3,22 @@
 //! Everything is compiled once, in the dev profile and with one set of features: the test programs are built by one
 //! `cargo test --no-run` and then run directly, sorted into steps by their names.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::toolchains;
 use crate::{root, step, target};
+
+mod legs;
+mod programs;
+mod tally;
+
+use legs::LEGS;
+use programs::{PULSAR, Program, STEPS, programs};
+use tally::Tally;
 
 /// How long one step may take; the long variants may take `LONG_LIMIT`.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -33,14 +39,6 @@ pub(crate) struct Verify {
     /// Only the steps whose name contains this (the build is always done).
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-}
-
-/// A built test program.
-struct Program {
-    step: &'static str,
-    name: String,
-    executable: PathBuf,
-    package: PathBuf,
 }
 
 #[derive(Default)]
@@ -67,20 +65,14 @@ struct Verifier {
     reported: usize,
 }
 
+/// Steps that build the NAR: for this machine as it is tested, and as it is shipped.
+const NAR: &str = "nar";
+const SHIPPED: &str = "nar shipped";
+
 /// Unit tests that are steps of their own, by words in the tests' names.
 const UNIT_PARTS: [(&str, &[&str]); 2] = [
     ("golden", &["golden"]),
     ("simulation", &["simulation", "storm", "sim::"]),
-];
-
-/// Steps of test programs, in the order in which they run. The first whose words are in the package's and the program's
-/// name takes it.
-const STEPS: [(&str, &[&str]); 5] = [
-    ("golden", &["golden", "sweep"]),
-    ("simulation", &["simul", "sim::", "seeds"]),
-    ("abi", &["abi-tests", "contract", "handler-api"]),
-    ("interop", &["kop-tests"]),
-    ("rooms", &[""]),
 ];
 
 pub(crate) fn run(asked: Verify) -> ExitCode {
@@ -140,25 +132,24 @@ impl Verifier {
                 .collect();
             let rest: Vec<&str> = parts.iter().flat_map(|word| ["--skip", word]).collect();
             for program in &units {
-                self.test(program, "unit", &rest);
+                self.test(program, "unit", &rest, &[]);
             }
             self.doc_tests();
-            for (step, _) in STEPS {
+            for (step, _) in STEPS.into_iter().filter(|(step, _)| *step != PULSAR) {
                 let before = self.totals.tests();
                 let words = UNIT_PARTS
                     .iter()
                     .find(|(part, _)| *part == step)
                     .map(|(_, words)| *words);
                 for program in words.map_or(&[][..], |_| &units[..]) {
-                    self.test(program, step, words.unwrap_or_default());
+                    self.test(program, step, words.unwrap_or_default(), &[]);
                 }
                 for program in programs.iter().filter(|program| program.step == step) {
-                    self.test(program, step, &[]);
+                    self.test(program, step, &[], &[]);
                 }
-                if self.asked.only.is_none() && self.totals.tests() == before {
-                    self.totals.failed.push(format!("{step}: no test ran"));
-                }
+                self.expect_tests(step, before);
             }
+            self.inside_pulsar(&programs);
         }
         self.close(start.elapsed());
         if let Some(only) = &self.asked.only
@@ -167,6 +158,36 @@ impl Verifier {
             return Err(format!("no step has `{only}` in its name"));
         }
         Ok(self.totals.failed.is_empty())
+    }
+
+    /// A step in which nothing ran has not passed.
+    fn expect_tests(&mut self, step: &str, before: usize) {
+        if self.asked.only.is_none() && self.totals.tests() == before {
+            self.totals.failed.push(format!("{step}: no test ran"));
+        }
+    }
+
+    /// Builds the NAR, as it is tested and as it is shipped, and runs the tests inside real Pulsar brokers.
+    fn inside_pulsar(&mut self, programs: &[Program]) {
+        let itself = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("xtask"));
+        let nar = |arguments: &[&str]| {
+            let mut command = Command::new(&itself);
+            command.arg("nar").args(arguments);
+            command
+        };
+        if !self.command_step(NAR, nar(&["--debug", "--built"])) {
+            return;
+        }
+        self.command_step(SHIPPED, nar(&[]));
+        let long = self.asked.long;
+        for leg in LEGS.into_iter().filter(|leg| leg.is_due(long)) {
+            let before = self.totals.tests();
+            let environment = [("KOP_TEST_HOST", leg.host), ("KOP_TEST_JDK", leg.jdk)];
+            for program in programs.iter().filter(|it| leg.runs(it, long)) {
+                self.test(program, leg.name, &[], &environment);
+            }
+            self.expect_tests(leg.name, before);
+        }
     }
 
     fn wanted(&self, step: &str) -> bool {
@@ -203,11 +224,16 @@ impl Verifier {
 
     /// Runs a step whose exit code alone says whether it passed.
     fn cargo_step(&mut self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) {
-        if !self.wanted(name) {
-            return;
-        }
         let mut command = self.cargo(arguments);
         command.envs(environment.iter().copied());
+        self.command_step(name, command);
+    }
+
+    /// Runs a step whose exit code alone says whether it passed; false if it did not.
+    fn command_step(&mut self, name: &str, command: Command) -> bool {
+        if !self.wanted(name) {
+            return true;
+        }
         let start = Instant::now();
         let (good, output) = self.finish(name, command);
         self.reported += 1;
@@ -218,6 +244,7 @@ impl Verifier {
             self.totals.failed.push(name.to_owned());
             show(&output);
         }
+        good
     }
 
     /// Runs a command to its end; says whether it succeeded, and everything that it printed.
@@ -282,7 +309,13 @@ impl Verifier {
     }
 
     /// Runs the tests of a program that `filter` (arguments of the runner) leaves.
-    fn test(&mut self, program: &Program, step: &str, filter: &[&str]) {
+    fn test(
+        &mut self,
+        program: &Program,
+        step: &str,
+        filter: &[&str],
+        environment: &[(&str, &str)],
+    ) {
         let name = format!("{step} {}", program.name);
         if !self.wanted(&name) {
             return;
@@ -295,7 +328,8 @@ impl Verifier {
         command
             .env("KOP_TEST_BUILT", "1")
             .env("KOP_TEST_SKIPS", &self.skips)
-            .env("RUST_BACKTRACE", "1");
+            .env("RUST_BACKTRACE", "1")
+            .envs(environment.iter().copied());
         if self.asked.require_all {
             command.env("KOP_REQUIRE_ALL", "1");
         }
@@ -389,196 +423,5 @@ fn show(output: &str) {
     }
     for line in output.get(from..).unwrap_or_default().lines() {
         println!("    | {line}");
-    }
-}
-
-/// What the standard test runner said.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
-    passed: usize,
-    ignored: usize,
-    failed: Vec<String>,
-}
-
-impl Tally {
-    fn of(output: &str) -> Self {
-        let mut tally = Self::default();
-        for line in output.lines() {
-            if let Some(result) = line.strip_prefix("test result: ") {
-                tally.passed += number_before(result, " passed");
-                tally.ignored += number_before(result, " ignored");
-            } else if let Some(test) = line
-                .strip_prefix("test ")
-                .and_then(|rest| rest.strip_suffix(" ... FAILED"))
-            {
-                tally.failed.push(test.to_owned());
-            }
-        }
-        tally
-    }
-}
-
-fn number_before(text: &str, word: &str) -> usize {
-    let number = text
-        .split_once(word)
-        .and_then(|(before, _)| before.rsplit(' ').next());
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_default()
-}
-
-/// The test programs among cargo's messages.
-fn programs(messages: &str) -> Vec<Program> {
-    let mut found = BTreeMap::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let Ok(message) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let is_test = message["profile"]["test"].as_bool().unwrap_or(false);
-        let (Some(executable), Some(manifest)) = (
-            message["executable"].as_str(),
-            message["manifest_path"].as_str(),
-        ) else {
-            continue;
-        };
-        if !is_test {
-            continue;
-        }
-        let target = message["target"]["name"].as_str().unwrap_or("test");
-        let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
-        let package = Path::new(manifest)
-            .parent()
-            .unwrap_or_else(|| Path::new("."))
-            .to_owned();
-        let id = message["package_id"].as_str().unwrap_or_default();
-        let owner = package_name(id, &package);
-        let name = if owner == target {
-            owner
-        } else {
-            format!("{owner} {target}")
-        };
-        let program = Program {
-            step: step_of(kind, &name),
-            name: name.clone(),
-            executable: executable.into(),
-            package,
-        };
-        found.insert((name, executable.to_owned()), program);
-    }
-    found.into_values().collect()
-}
-
-/// The name in cargo's package id: `path+file:///…/tests#kop-tests@0.1.0` or `…/xtask#0.1.0`.
-fn package_name(id: &str, folder: &Path) -> String {
-    let named = id
-        .rsplit_once('#')
-        .and_then(|(_, rest)| rest.split_once('@'))
-        .map(|(name, _)| name.to_owned());
-    named.unwrap_or_else(|| {
-        folder
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
-    })
-}
-
-/// The step that a test program belongs to.
-fn step_of(kind: &str, name: &str) -> &'static str {
-    if kind != "test" {
-        return "unit";
-    }
-    let holds = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    STEPS
-        .iter()
-        .find(|(_, words)| holds(words))
-        .map_or("rooms", |(step, _)| step)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn closing_lines_and_failed_tests_are_counted() {
-        let output = "test a ... ok\ntest b::c ... FAILED\ntest d ... ignored\n\
-                      test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n\
-                      test result: ok. 20 passed; 0 failed; 0 ignored; 0 measured\n";
-        let tally = Tally::of(output);
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 21,
-                ignored: 1,
-                failed: vec!["b::c".to_owned()]
-            }
-        );
-    }
-
-    #[test]
-    fn test_programs_are_found_and_sorted_into_steps() {
-        let artifact = |id: &str, manifest: &str, name: &str, kind: &str, test: bool| {
-            serde_json::json!({
-                "reason": "compiler-artifact", "package_id": id, "manifest_path": manifest,
-                "target": {"name": name, "kind": [kind]}, "profile": {"test": test}, "executable": format!("/t/{name}"),
-            })
-            .to_string()
-        };
-        let messages = [
-            artifact(
-                "path+file:///r/tests#kop-tests@0.1.0",
-                "/r/tests/Cargo.toml",
-                "doris",
-                "test",
-                true,
-            ),
-            artifact(
-                "path+file:///r/tests#kop-tests@0.1.0",
-                "/r/tests/Cargo.toml",
-                "golden",
-                "test",
-                true,
-            ),
-            artifact(
-                "path+file:///r/xtask#0.1.0",
-                "/r/xtask/Cargo.toml",
-                "xtask",
-                "bin",
-                true,
-            ),
-            artifact(
-                "path+file:///r/host-shim#0.1.0",
-                "/r/host-shim/Cargo.toml",
-                "kop",
-                "bin",
-                false,
-            ),
-            artifact(
-                "path+file:///r/host-shim#0.1.0",
-                "/r/host-shim/Cargo.toml",
-                "contract",
-                "test",
-                true,
-            ),
-            artifact(
-                "path+file:///r/host-shim#0.1.0",
-                "/r/host-shim/Cargo.toml",
-                "recovery",
-                "test",
-                true,
-            ),
-        ]
-        .join("\n");
-        let found: Vec<(String, &str)> = programs(&messages)
-            .into_iter()
-            .map(|program| (program.name, program.step))
-            .collect();
-        let expected = [
-            ("host-shim contract", "abi"),
-            ("host-shim recovery", "rooms"),
-            ("kop-tests doris", "interop"),
-            ("kop-tests golden", "golden"),
-            ("xtask", "unit"),
-        ];
-        assert_eq!(found, expected.map(|(name, step)| (name.to_owned(), step)));
     }
 }

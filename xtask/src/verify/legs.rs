@@ -1,0 +1,117 @@
+//! The runs inside a real Pulsar: which release, which Java, and how much is tested there.
+
+use super::programs::{INTEROP, PULSAR, Program};
+
+/// One run inside a real Pulsar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leg {
+    /// Its name in reports.
+    pub(super) name: &'static str,
+    /// The release, as `KOP_TEST_HOST` has it.
+    pub(super) host: &'static str,
+    /// The Java, as `KOP_TEST_JDK` has it.
+    pub(super) jdk: &'static str,
+    /// Every test in every run, or only with `--long`, the rest getting the smoke test.
+    full: bool,
+}
+
+/// All runs, in their order.
+pub(super) const LEGS: [Leg; 5] = [
+    Leg {
+        name: "pulsar-4.0.0",
+        host: "pulsar-4.0.0",
+        jdk: "17",
+        full: true,
+    },
+    Leg {
+        name: "pulsar-3.3.2",
+        host: "pulsar-3.3.2",
+        jdk: "17",
+        full: false,
+    },
+    Leg {
+        name: "pulsar-2.10.0",
+        host: "pulsar-2.10.0",
+        jdk: "17",
+        full: false,
+    },
+    Leg {
+        name: "pulsar-4.0.0 on Java 25",
+        host: "pulsar-4.0.0",
+        jdk: "25",
+        full: false,
+    },
+    Leg {
+        name: "pulsar-3.3.2 on Java 25",
+        host: "pulsar-3.3.2",
+        jdk: "25",
+        full: false,
+    },
+];
+
+/// Programs about our own host, or about no broker at all.
+const NOT_INSIDE: [&str; 4] = ["descriptions", "damage", "full_disk", "shipped_config"];
+/// The program that shows whether anything works at all.
+const SMOKE: &str = "pulsar_smoke";
+
+impl Leg {
+    /// Whether the leg is run at all.
+    pub(super) fn is_due(self, long: bool) -> bool {
+        // Java 25 is tried with the newest release; every pair of both is for the long run.
+        long || self != LEGS[4]
+    }
+
+    /// Whether the leg runs this program.
+    pub(super) fn runs(self, program: &Program, long: bool) -> bool {
+        let inside = program.step == PULSAR
+            || program.step == INTEROP
+                && !NOT_INSIDE.iter().any(|name| program.name.ends_with(name));
+        if self.full || long {
+            inside
+        } else {
+            program.name.ends_with(SMOKE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn program(step: &'static str, name: &str) -> Program {
+        Program {
+            step,
+            name: name.to_owned(),
+            executable: PathBuf::new(),
+            package: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn the_newest_release_gets_every_test_and_the_others_a_smoke_test_unless_it_is_a_long_run() {
+        let doris = program(INTEROP, "kop-tests doris");
+        let smoke = program(PULSAR, "kop-tests pulsar_smoke");
+        let [newest, older, ..] = LEGS;
+        for long in [false, true] {
+            assert!(newest.runs(&doris, long) && newest.runs(&smoke, long));
+            assert!(older.runs(&smoke, long));
+        }
+        assert!(!older.runs(&doris, false) && older.runs(&doris, true));
+    }
+
+    #[test]
+    fn what_is_about_our_own_host_is_not_run_inside_pulsar() {
+        let newest = LEGS[0];
+        assert!(!newest.runs(&program(INTEROP, "kop-tests full_disk"), true));
+        assert!(!newest.runs(&program("rooms", "kop-handler rooms"), true));
+    }
+
+    #[test]
+    fn java_25_is_tried_in_every_run_and_with_both_releases_in_a_long_one() {
+        let on_25 = LEGS.iter().filter(|leg| leg.jdk == "25");
+        let due = |long: bool| on_25.clone().filter(move |leg| leg.is_due(long)).count();
+        assert_eq!((due(false), due(true)), (1, 2));
+    }
+}
