@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use handler_api::{ApiError, ErrorCode};
 
-use crate::format::EntryFormat;
+use crate::format::{Compression, EntryFormat};
 
 pub use limits::Limits;
 pub use listeners::{Endpoint, Listener, Protocol};
@@ -136,8 +136,10 @@ settings! {
     offsets_retention_check_interval_ms: u64 = "offsetsRetentionCheckIntervalMs", "600000", whole(1, MAX_MS);
     #[doc = "Time in ms within which a write to the offsets topic must be durable."]
     offset_commit_timeout_ms: u64 = "offsetCommitTimeoutMs", "5000", whole(1, MAX_MS);
-    #[doc = "How entries are written; only `kafka` is built yet (KoP: pulsar)."]
+    #[doc = "How entries are written: kafka, mixed_kafka or pulsar (KoP: pulsar). A topic's property kafkaEntryFormat goes before it."]
     entry_format: EntryFormat = "entryFormat", "kafka", entry_format;
+    #[doc = "What batches are compressed with in entries of the format mixed_kafka: none (as the client did), gzip, snappy, lz4 or zstd. A topic's compression.type goes before it."]
+    kafka_compression_type: MixedCompression = "kafkaCompressionType", "none", compression;
     #[doc = "Time in ms between two looks at retention and compaction of all partitions (Kafka: log.retention.check.interval.ms)."]
     log_retention_check_interval_ms: u64 = "kopLogRetentionCheckIntervalMs", "300000", whole(100, MAX_MS);
     #[doc = "Time in ms after which an idempotent producer that is silent is forgotten (Kafka: producer.id.expiration.ms)."]
@@ -200,6 +202,28 @@ fn flag(text: &str) -> Result<bool, String> {
 /// The name of an entry format.
 fn entry_format(text: &str) -> Result<EntryFormat, String> {
     EntryFormat::parse(text).map_err(|error| error.to_string())
+}
+
+/// `kafkaCompressionType`: a codec, or `None` for the client's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MixedCompression(pub Option<Compression>);
+
+impl Display for MixedCompression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.map_or("none", Compression::name))
+    }
+}
+
+/// The name of a codec, in any case.
+fn compression(text: &str) -> Result<MixedCompression, String> {
+    let name = text.to_ascii_lowercase();
+    if name == "none" {
+        return Ok(MixedCompression(None));
+    }
+    match Compression::from_name(&name) {
+        Some(codec) if codec != Compression::None => Ok(MixedCompression(Some(codec))),
+        _ => Err("give none, gzip, snappy, lz4 or zstd".to_owned()),
+    }
 }
 
 /// Any text.

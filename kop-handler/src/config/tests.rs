@@ -101,7 +101,6 @@ fn security_that_is_not_built_refuses_the_start() {
         ("saslAllowedMechanisms", "PLAIN"),
         ("authenticationEnabled", "true"),
         ("authorizationEnabled", "true"),
-        ("entryFormat", "pulsar"),
         ("kafkaListeners", "SASL_SSL://127.0.0.1:9093"),
     ] {
         assert!(refusal(&[(key, value)]).contains("built yet"), "{key}");
@@ -111,6 +110,29 @@ fn security_that_is_not_built_refuses_the_start() {
             .warnings
             .is_empty()
     );
+}
+
+#[test]
+fn entry_formats_and_their_codec_are_read_in_any_case() {
+    for (name, format) in [
+        ("pulsar", EntryFormat::Pulsar),
+        ("KAFKA", EntryFormat::Kafka),
+        ("Mixed_Kafka", EntryFormat::MixedKafka),
+    ] {
+        assert_eq!(config(&[("entryFormat", name)]).entry_format, format);
+    }
+    assert!(refusal(&[("entryFormat", "avro")]).contains("mixed_kafka"));
+    for (name, codec) in [("none", None), ("ZSTD", Some(Compression::Zstd))] {
+        let config = config(&[("kafkaCompressionType", name)]);
+        assert_eq!(config.kafka_compression_type, MixedCompression(codec));
+        assert_eq!(config.warnings, Vec::<String>::new());
+    }
+    for name in ["uncompressed", "brotli"] {
+        assert!(
+            refusal(&[("kafkaCompressionType", name)]).contains("lz4"),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -77,7 +77,6 @@ pub(super) const KEYS: &[(&str, Verdict)] = &[
     ("kafkaEnableMultiTenantMetadata", NoCounterpart { default: "true", why: "a tenant of its own comes with a SASL user name, and SASL is not built yet: everybody uses kafkaTenant and kafkaMetadataTenant" }),
     ("allowAutoTopicCreationType", NoCounterpart { default: "partitioned", why: "topics of Kafka clients are always created with defaultNumPartitions partitions; those that Pulsar clients create would never grow: set it to partitioned" }),
     ("numSendKafkaResponseThreads", NoCounterpart { default: "4", why: "each connection sends its own replies; see kopWorkerThreads" }),
-    ("kafkaCompressionType", NoCounterpart { default: "none", why: "it recompresses entries of entryFormat=mixed_kafka, which is not built yet" }),
     ("maxReadEntriesNum", NoCounterpart { default: "5", why: "reads are bounded by bytes, not by entries" }),
     ("skipMessagesWithoutIndex", NoCounterpart { default: "false", why: "entries without an index are always skipped" }),
     ("offsetsTopicCompressionCodec", NoCounterpart { default: "NONE", why: "the offsets topic is stored uncompressed" }),

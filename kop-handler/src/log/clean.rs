@@ -16,12 +16,13 @@ use handler_api::ledger::{
 use super::compact::{Fate, Newest, Times, retain};
 use super::limits::{MAX_COMPACTED_LEDGER, MAX_CONTENT, MAX_KEYS};
 use super::partition::Partition;
-use super::read::{decode, undecodable};
+use super::read::read_or_gap;
 use super::search::Scan;
 use super::snapshot;
 use super::time_index::{BatchTimes, Range};
 use super::types::TopicSettings;
 use crate::error::Fault;
+use crate::format::EntryFormat;
 use crate::wire::batch::BatchView;
 
 /// The ledger that is written to is not sealed for cleaning below this size.
@@ -131,9 +132,7 @@ async fn read_newest(partition: &Partition, from: i64, to: i64) -> Result<Newest
     let mut scan = Scan::new(partition, Range { from, to: to - 1 });
     while let Some(entries) = scan.next().await? {
         for entry in entries {
-            let position = entry.position;
-            let (batch, header) =
-                decode(entry).map_err(|error| undecodable(partition, position, &error))?;
+            let (batch, header) = read_or_gap(partition, entry);
             let batch = BatchView {
                 header,
                 bytes: batch.contiguous(),
@@ -183,8 +182,7 @@ async fn clean_ledger(
                 .iter()
                 .map(|segment| Bytes::from(segment.bytes.clone()))
                 .collect();
-            let (batch, header) =
-                decode(entry).map_err(|error| undecodable(partition, position, &error))?;
+            let (batch, header) = read_or_gap(partition, entry);
             let publish_time_ms = batch.publish_time_ms;
             let batch = BatchView {
                 header,
@@ -201,12 +199,9 @@ async fn clean_ledger(
                 }
                 Fate::Shrinks(bytes) => {
                     content.changed = true;
-                    let span = u32::try_from(batch.header.offset_span()).unwrap_or(1);
-                    let format = partition.shared.options.entry_format;
-                    let envelope = format.envelope(span, publish_time_ms);
                     let shrunk = BatchView::parse(&bytes)
                         .map_err(|error| Fault::Internal(error.to_string()))?;
-                    (join(vec![envelope, bytes]), shrunk)
+                    (shrunk_entry(&shrunk, publish_time_ms)?, shrunk)
                 }
             };
             content.push(ledger.id, index, &batch, payload);
@@ -263,6 +258,14 @@ impl Content {
             payload,
         });
     }
+}
+
+/// The entry of a batch that lost records. Whatever its format was: only Kafka's batches can have gaps.
+fn shrunk_entry(batch: &BatchView, publish_time_ms: i64) -> Result<Bytes, Fault> {
+    EntryFormat::Kafka
+        .encode(batch, publish_time_ms)
+        .map(|pieces| join(pieces.into()))
+        .map_err(|error| Fault::Internal(error.to_string()))
 }
 
 fn join(mut pieces: Vec<Bytes>) -> Bytes {

@@ -36,6 +36,8 @@ pub struct Partition {
     /// Whether it was cleaned once: then the host's first message may be one behind the first offset, since cleaning
     /// leaves gaps, and the start is what is stored beside the entries.
     was_cleaned: AtomicBool,
+    /// Offset up to which entries that cannot be read were reported.
+    reported: AtomicI64,
     settings: RwLock<Arc<TopicSettings>>,
     state: Mutex<State>,
     pub(super) positions: Mutex<Positions>,
@@ -100,6 +102,7 @@ impl Partition {
             end: AtomicI64::new(end),
             start: AtomicI64::new(start.max(restored.log_start.min(end))),
             was_cleaned: AtomicBool::new(was_cleaned),
+            reported: AtomicI64::new(-1),
             settings: RwLock::new(Arc::new(settings)),
             state: Mutex::new(State {
                 producers: restored.producers,
@@ -246,6 +249,11 @@ impl Partition {
     /// From now on the start is what is stored, not what the host says.
     pub(super) fn set_cleaned(&self) {
         self.was_cleaned.store(true, Ordering::Release);
+    }
+
+    /// Whether the entry with this index, which cannot be read, was not reported yet.
+    pub(super) fn is_first_report(&self, index: i64) -> bool {
+        self.reported.fetch_max(index, Ordering::AcqRel) < index
     }
 
     /// Marks it dead and wakes who waits. Returns whether it lived.

@@ -9,8 +9,9 @@ use super::producers::Sequence;
 use super::shared::Shared;
 use super::types::{Append, Origin, Rejection, TopicSettings};
 use crate::error::Fault;
+use crate::format::{EncodeError, EntryFormat};
 use crate::wire::batch::{
-    Attributes, BatchHeader, BatchView, Compression, HEADER_BYTES, LENGTH_PREFIX_BYTES,
+    Attributes, BatchError, BatchHeader, BatchView, Compression, HEADER_BYTES, LENGTH_PREFIX_BYTES,
     MAX_UNPACKED_BYTES, ProduceRules, TimestampType, compress, crc32c, decompress,
     validate_produce,
 };
@@ -35,7 +36,10 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Rejection> {
     let settings = append.partition.settings();
     let batch = match append.origin {
-        Origin::Client { version } => client_batch(&append.records, version, &settings, now_ms)?,
+        Origin::Client { version } => {
+            let codec = codec_of(shared, &settings);
+            client_batch(&append.records, version, &settings, codec, now_ms)?
+        }
         Origin::Coordinator => BatchView::parse(&append.records)
             .map_err(|error| Fault::CorruptMessage(error.to_string()))?,
     };
@@ -45,7 +49,12 @@ pub(super) fn prepare(
         .ok()
         .filter(|span| *span >= 1)
         .ok_or_else(|| Fault::InvalidRecord("the batch takes up no offsets".to_owned()))?;
-    let envelope = shared.options.entry_format.envelope(span, now_ms);
+    let segments = settings
+        .entry_format
+        .encode(&batch, now_ms)
+        .map_err(encode_fault)?;
+    let entry_bytes = segments.iter().map(Bytes::len).sum();
+    check_entry(shared, settings.entry_format, entry_bytes)?;
     let uses_append_time = header.attributes.timestamp_type() == TimestampType::LogAppendTime;
     Ok(Prepared {
         arrived: Arrived::of(header, batch.bytes.len(), now_ms, span),
@@ -54,7 +63,7 @@ pub(super) fn prepare(
         } else {
             -1
         },
-        segments: [envelope, batch.bytes],
+        segments,
     })
 }
 
@@ -78,10 +87,29 @@ impl Arrived {
     }
 }
 
+/// What a client's batches are compressed with; `None`: as it chose.
+fn codec_of(shared: &Shared, settings: &TopicSettings) -> Option<Compression> {
+    let of_format = match settings.entry_format {
+        EntryFormat::MixedKafka => shared.options.mixed_compression,
+        EntryFormat::Kafka | EntryFormat::Pulsar => None,
+    };
+    settings.compression.or(of_format)
+}
+
+fn encode_fault(error: EncodeError) -> Fault {
+    match error {
+        EncodeError::TooLarge | EncodeError::Batch(BatchError::UnpackedTooLarge { .. }) => {
+            Fault::MessageTooLarge(error.to_string())
+        }
+        EncodeError::Batch(_) | EncodeError::Gaps => Fault::InvalidRecord(error.to_string()),
+    }
+}
+
 fn client_batch(
     records: &Bytes,
     version: i16,
     settings: &TopicSettings,
+    wanted: Option<Compression>,
     now_ms: i64,
 ) -> Result<BatchView, Rejection> {
     let rules = ProduceRules {
@@ -110,7 +138,7 @@ fn client_batch(
     let codec = attributes
         .compression()
         .map_err(|error| Fault::InvalidRecord(error.to_string()))?;
-    match settings.compression {
+    match wanted {
         Some(wanted) if wanted != codec => Ok(recompress(&batch, codec, wanted)?),
         _ => Ok(batch),
     }
@@ -163,6 +191,17 @@ fn check_sizes(shared: &Shared, settings: &TopicSettings, bytes: usize) -> Resul
     if u64::try_from(bytes).is_ok_and(|bytes| bytes > segment) {
         return Err(Fault::RecordListTooLarge(format!(
             "the record batch has {bytes} bytes, a segment {segment}"
+        )));
+    }
+    Ok(())
+}
+
+/// Pulsar's format can take more room than the batch that was checked; what the others put around it, hosts have room for.
+fn check_entry(shared: &Shared, format: EntryFormat, bytes: usize) -> Result<(), Fault> {
+    let most = shared.options.max_entry_bytes;
+    if format == EntryFormat::Pulsar && bytes > most {
+        return Err(Fault::MessageTooLarge(format!(
+            "the record batch takes up {bytes} bytes in the format {format}, {most} are accepted"
         )));
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! than two more slices to write. It must not wait for data.
 
 use bytes::{Bytes, BytesMut};
-use handler_api::{ApiError, Entry, ErrorCode, Position, ReadAnswer, ReadRequest};
+use handler_api::{ApiError, Entry, ErrorCode, ReadAnswer, ReadRequest};
 
 use super::limits::MAX_ENTRIES;
 use super::partition::Partition;
@@ -141,17 +141,7 @@ fn fetched(read: &Read, answer: ReadAnswer, budget: &mut Budget) -> Result<Fetch
         if index < read.offset || index >= stop {
             continue;
         }
-        let (batch, header) = match decode(entry) {
-            Ok(decoded) => decoded,
-            Err(error) if gathered.size == 0 => {
-                return Err(undecodable(partition, position, &error));
-            }
-            Err(_) => {
-                // What stands before it is good; the next read says what is wrong here.
-                next.1 = position;
-                break;
-            }
-        };
+        let (batch, header) = read_or_gap(partition, entry);
         let size = batch.len();
         if size > left && !budget.owes_one {
             next.1 = position;
@@ -189,23 +179,28 @@ pub(super) fn decode(entry: Entry) -> Result<(format::Batch, BatchHeader), forma
     Ok((batch, header))
 }
 
-pub(super) fn undecodable(
-    partition: &Partition,
-    position: Position,
-    error: &format::DecodeError,
-) -> Fault {
-    let text = format!(
-        "entry {}:{} of {}: {error}",
-        position.ledger,
-        position.entry,
-        partition.name()
-    );
-    match error {
-        format::DecodeError::NotBuilt(_) => Fault::UnsupportedForMessageFormat(text),
-        format::DecodeError::Malformed(_) | format::DecodeError::Batch(_) => {
-            Fault::StoredCorrupt(text)
+/// The batch of an entry, or the gap that stands for one that cannot be read: readers go on behind it, since nobody
+/// could ever make it readable. One line of the log names each such entry.
+pub(super) fn read_or_gap(partition: &Partition, entry: Entry) -> (format::Batch, BatchHeader) {
+    let (position, index) = (entry.position, entry.index);
+    decode(entry).unwrap_or_else(|error| {
+        if partition.is_first_report(index) {
+            tracing::warn!(
+                partition = partition.name(),
+                ledger = position.ledger,
+                entry = position.entry,
+                offset = index,
+                %error,
+                "an entry cannot be read by Kafka clients and is passed over"
+            );
         }
-    }
+        let batch = format::gap();
+        let header = BatchHeader {
+            base_offset: index,
+            ..BatchHeader::parse(&batch.head).unwrap_or(BatchHeader::NOTHING)
+        };
+        (batch, header)
+    })
 }
 
 /// Batches on their way out: copied heads (and small batches) in one arena, the rest shared.

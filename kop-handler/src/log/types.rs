@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::partition::Partition;
 use crate::error::Fault;
+pub use crate::format::EntryFormat;
 pub use crate::wire::batch::{Compression, RecordError, Rejection, TimestampType};
 
 /// One partition's share of an append.
@@ -134,6 +135,8 @@ pub struct TopicSettings {
     pub timestamp_after_max_ms: i64,
     /// `compression.type`; `None` stands for `producer`: batches stay as the client compressed them.
     pub compression: Option<Compression>,
+    /// How its entries are written (KoP's `kafkaEntryFormat`, else `entryFormat`).
+    pub entry_format: EntryFormat,
     /// `cleanup.policy` holds `delete`.
     pub delete: bool,
     /// `cleanup.policy` holds `compact`.
@@ -164,6 +167,7 @@ impl Default for TopicSettings {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             compression: None,
+            entry_format: EntryFormat::Kafka,
             delete: true,
             compact: false,
             retention_ms: 604_800_000,
@@ -195,8 +199,9 @@ pub trait Directory: Send + Sync + 'static {
 /// What holds for all partitions.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// How entries are written.
-    pub entry_format: crate::format::EntryFormat,
+    /// What batches are compressed with in entries of the format `mixed_kafka` (KoP's `kafkaCompressionType`), where the
+    /// topic does not say; `None`: as the client did.
+    pub mixed_compression: Option<Compression>,
     /// The largest entry that the host takes, in bytes (`maxMessageSize`).
     pub max_entry_bytes: usize,
     /// After how long without a batch a producer is forgotten (`producer.id.expiration.ms`).
@@ -209,7 +214,7 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         Self {
-            entry_format: crate::format::EntryFormat::Kafka,
+            mixed_compression: None,
             max_entry_bytes: 5 * 1024 * 1024,
             producer_id_expiration_ms: 86_400_000,
             check_interval_ms: 300_000,

@@ -104,6 +104,6 @@ fn topics_changed(server: &Arc<Server>, runtime: &Handle, event: &TopicsChanged)
 fn apply_settings(server: &Server, topic: &Topic) {
     let partitions: Vec<String> = topic.partition_names().collect();
     let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
-    let settings = topic.overrides.log_settings(server.topics.defaults());
+    let settings = server.topics.log_settings(topic);
     server.logs.apply_settings(&partitions, &settings);
 }

@@ -41,7 +41,7 @@ pub(crate) async fn build(
         Arc::clone(&clock),
         Arc::clone(&topics) as Arc<dyn Directory>,
         LogOptions {
-            entry_format: config.entry_format,
+            mixed_compression: config.kafka_compression_type.0,
             max_entry_bytes: config.max_message_size,
             producer_id_expiration_ms: config.producer_id_expiration_ms,
             check_interval_ms: config.log_retention_check_interval_ms,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::Topics;
 use super::configs::{Change, Overrides};
 use super::names::{can_collide, namespace_of, unify_collisions};
-use super::topic::{Topic, properties};
+use super::topic::{FORMAT_PROPERTY, KOPS_FORMAT, Topic, properties};
 use crate::error::Fault;
 
 /// Tries of a change whose topic is changed by others meanwhile.
@@ -82,10 +82,14 @@ impl Topics {
         partitions: u32,
         overrides: &Overrides,
     ) -> Result<Arc<Topic>, Fault> {
+        let mut properties = properties(self.new_id(), overrides);
+        if self.is_kops(&full_name) {
+            properties.insert(FORMAT_PROPERTY.to_owned(), KOPS_FORMAT.to_owned());
+        }
         let request = HostTopic {
             name: full_name.clone(),
             partitions,
-            properties: properties(self.new_id(), overrides),
+            properties,
             ..HostTopic::default()
         };
         let created = match self.host.control::<CreateTopic>(&request).await {

@@ -2,8 +2,33 @@
 
 use super::Topics;
 use super::names::split_partition;
+use super::topic::Topic;
 use crate::error::Fault;
+use crate::format::EntryFormat;
 use crate::log::{Boxed, Directory, TopicSettings};
+
+impl Topics {
+    /// What the log does for a topic.
+    #[must_use]
+    pub fn log_settings(&self, topic: &Topic) -> TopicSettings {
+        let format = if self.is_kops(&topic.full_name) {
+            Some(EntryFormat::Pulsar)
+        } else {
+            topic.entry_format
+        };
+        TopicSettings {
+            entry_format: format.unwrap_or(self.defaults.entry_format),
+            ..topic.overrides.log_settings(&self.defaults)
+        }
+    }
+
+    /// Whether a topic, by its full name, is one of Kafka's internal topics, and brokers of KoP may read and write it
+    /// beside us: where there are several brokers.
+    #[must_use]
+    pub fn is_kops(&self, full_name: &str) -> bool {
+        !self.is_single_broker() && self.names.is_internal(full_name)
+    }
+}
 
 impl Directory for Topics {
     fn settings<'a>(&'a self, partition: &'a str) -> Boxed<'a, Result<TopicSettings, Fault>> {
@@ -15,7 +40,7 @@ impl Directory for Topics {
                 .into_iter()
                 .flatten()
                 .next()
-                .map(|topic| topic.overrides.log_settings(&self.defaults))
+                .map(|topic| self.log_settings(&topic))
                 .ok_or_else(|| {
                     Fault::UnknownTopicOrPartition(format!("{full_name} does not exist"))
                 })

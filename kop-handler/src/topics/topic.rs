@@ -7,9 +7,15 @@ use uuid::Uuid;
 
 use super::configs::Overrides;
 use super::names::{Names, partition_name};
+use crate::format::EntryFormat;
 
 /// KoP's property that tells a topic from one of the same name that was deleted: a UUID, Kafka's topic id here.
 pub const ID_PROPERTY: &str = "kafkaTopicUUID";
+
+/// KoP's property that says how the topic's entries are written; read in any case.
+pub(super) const FORMAT_PROPERTY: &str = "kafkaEntryFormat";
+/// Its value where KoP creates a topic for its own records.
+pub(super) const KOPS_FORMAT: &str = "PULSAR";
 
 /// One topic.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +32,8 @@ pub struct Topic {
     pub created_ms: i64,
     /// Configurations that were given to the topic itself.
     pub overrides: Overrides,
+    /// How its entries are written, where it says so itself.
+    pub entry_format: Option<EntryFormat>,
     partitions: u32,
 }
 
@@ -46,6 +54,7 @@ impl Topic {
             id,
             created_ms: topic.created_ms,
             overrides: Overrides::from_properties(&topic.properties),
+            entry_format: entry_format(topic),
             partitions: topic.partitions,
         }))
     }
@@ -85,6 +94,16 @@ impl Topic {
             }
         })
     }
+}
+
+/// A format that nobody knows is reported, and the broker's holds.
+fn entry_format(topic: &HostTopic) -> Option<EntryFormat> {
+    let name = topic.properties.get(FORMAT_PROPERTY)?;
+    EntryFormat::parse(name)
+        .inspect_err(|error| {
+            tracing::warn!(topic = topic.name, property = FORMAT_PROPERTY, %error, "the topic is written in the format of entryFormat");
+        })
+        .ok()
 }
 
 /// The properties of a new topic.

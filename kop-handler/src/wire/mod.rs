@@ -14,7 +14,7 @@ pub mod response;
 pub use error::WireError;
 
 mod error;
-mod put;
+pub(crate) mod put;
 
 #[cfg(test)]
 mod golden_tests;

@@ -68,7 +68,7 @@ pub(super) async fn change_topic(
     let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
     server
         .logs
-        .apply_settings(&partitions, &altered.overrides.log_settings(defaults));
+        .apply_settings(&partitions, &server.topics.log_settings(&altered));
     Ok(())
 }
 

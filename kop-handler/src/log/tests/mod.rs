@@ -3,6 +3,7 @@
 mod append;
 mod clean;
 mod embedded;
+mod formats;
 mod read;
 mod reload;
 mod search;
@@ -36,6 +37,8 @@ pub(super) struct Bed {
     pub(super) clock: Arc<ManualClock>,
     pub(super) logs: Arc<Logs>,
     pub(super) topic: Arc<TestTopic>,
+    /// What the plugin is started with.
+    pub(super) options: LogOptions,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -93,13 +96,15 @@ impl Bed {
             .expect("a runtime");
         let clock = Arc::new(ManualClock::new(NOW_MS, seed));
         let topic = Arc::new(TestTopic::default());
-        let logs = attach(&sim, &clock, &topic, &runtime);
+        let options = LogOptions::default();
+        let logs = attach(&sim, &clock, &topic, &options, &runtime);
         sim.set_faults(faults);
         Self {
             sim,
             clock,
             logs,
             topic,
+            options,
             runtime,
         }
     }
@@ -110,7 +115,13 @@ impl Bed {
 
     /// A new life of the plugin on the same broker; what it has open is gone.
     pub(super) fn restart(&mut self) {
-        self.logs = attach(&self.sim, &self.clock, &self.topic, &self.runtime);
+        self.logs = attach(
+            &self.sim,
+            &self.clock,
+            &self.topic,
+            &self.options,
+            &self.runtime,
+        );
     }
 
     pub(super) fn change_settings(&self, change: impl FnOnce(&mut TopicSettings)) {
@@ -232,6 +243,7 @@ fn attach(
     sim: &SimHost,
     clock: &Arc<ManualClock>,
     topic: &Arc<TestTopic>,
+    options: &LogOptions,
     runtime: &tokio::runtime::Runtime,
 ) -> Arc<Logs> {
     let ear = Arc::new(Ear::default());
@@ -240,7 +252,7 @@ fn attach(
         host,
         Arc::clone(clock) as Arc<dyn Clock>,
         Arc::clone(topic) as Arc<dyn Directory>,
-        LogOptions::default(),
+        options.clone(),
         runtime.handle().clone(),
     );
     assert!(ear.logs.set(Arc::clone(&logs)).is_ok());

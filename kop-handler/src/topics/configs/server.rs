@@ -2,6 +2,7 @@
 
 use super::definition::Definition;
 use crate::config::Config;
+use crate::format::EntryFormat;
 
 /// A broker-wide value of a topic configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct ServerDefault {
 /// Where this broker differs from Kafka's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerDefaults {
+    /// `entryFormat`: how entries of topics are written that do not say themselves.
+    pub entry_format: EntryFormat,
     values: Vec<ServerDefault>,
 }
 
@@ -29,6 +32,7 @@ impl ServerDefaults {
             .iter()
             .any(|setting| setting.key == "maxMessageSize" && setting.default != max_message_bytes);
         Self {
+            entry_format: config.entry_format,
             values: vec![ServerDefault {
                 topic_name: "max.message.bytes",
                 value: max_message_bytes,

@@ -5,7 +5,7 @@ use super::{Overrides, ServerDefaults};
 use crate::log::{Compression, TimestampType, TopicSettings};
 
 impl Overrides {
-    /// The values in force, as the log wants them.
+    /// The values in force, as the log wants them; the format of entries is none of them.
     #[must_use]
     pub fn log_settings(&self, defaults: &ServerDefaults) -> TopicSettings {
         let long = |name| self.long(name, defaults);
@@ -21,6 +21,7 @@ impl Overrides {
             timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
             // `producer` names no codec: batches stay as they came.
             compression: Compression::from_name(text("compression.type")),
+            entry_format: defaults.entry_format,
             delete: policies.contains(&"delete"),
             compact: policies.contains(&"compact"),
             retention_ms: long("retention.ms"),

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::definition::items;
 use super::*;
 use crate::error::Fault;
-use crate::log::{Compression, TimestampType, TopicSettings};
+use crate::log::{Compression, EntryFormat, TimestampType, TopicSettings};
 
 fn set(name: &str, value: &str) -> Result<String, String> {
     let mut overrides = Overrides::default();
@@ -321,6 +321,7 @@ fn every_configuration_that_has_an_effect_reaches_the_log() {
         timestamp_before_max_ms: 2,
         timestamp_after_max_ms: 3,
         compression: Some(Compression::Zstd),
+        entry_format: EntryFormat::Kafka,
         delete: false,
         compact: true,
         retention_ms: 4,

@@ -66,7 +66,10 @@ pub struct BatchBuilder {
     producer_epoch: i16,
     base_sequence: i32,
     record_count: i32,
-    body: Vec<u8>,
+    /// Offsets up to the last record, or up to where [`Self::span`] says.
+    offsets: i32,
+    /// Room for the header, then the records.
+    out: Vec<u8>,
 }
 
 impl BatchBuilder {
@@ -74,6 +77,14 @@ impl BatchBuilder {
     /// its first record.
     #[must_use]
     pub fn new(base_timestamp: i64) -> Self {
+        Self::with_capacity(base_timestamp, 0)
+    }
+
+    /// The same with room for `bytes` bytes of records.
+    #[must_use]
+    pub fn with_capacity(base_timestamp: i64, bytes: usize) -> Self {
+        let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
+        out.resize(HEADER_BYTES, 0);
         Self {
             attributes: 0,
             base_timestamp,
@@ -82,7 +93,8 @@ impl BatchBuilder {
             producer_epoch: -1,
             base_sequence: -1,
             record_count: 0,
-            body: Vec::new(),
+            offsets: 0,
+            out,
         }
     }
 
@@ -109,6 +121,27 @@ impl BatchBuilder {
         self
     }
 
+    /// Makes it a batch of control records, which clients do not give to applications.
+    #[must_use]
+    pub fn control(mut self) -> Self {
+        self.attributes |= Attributes::CONTROL;
+        self
+    }
+
+    /// Says that the timestamps are the broker's: all records have the largest.
+    #[must_use]
+    pub fn log_append_time(mut self) -> Self {
+        self.attributes |= Attributes::LOG_APPEND_TIME;
+        self
+    }
+
+    /// Makes the batch take up at least `offsets` offsets, whatever records are in it.
+    #[must_use]
+    pub fn span(mut self, offsets: i32) -> Self {
+        self.offsets = self.offsets.max(offsets);
+        self
+    }
+
     /// Records so far.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -124,24 +157,78 @@ impl BatchBuilder {
     /// Bytes that the batch would take up uncompressed.
     #[must_use]
     pub fn size_in_bytes(&self) -> usize {
-        HEADER_BYTES + self.body.len()
+        self.out.len()
     }
 
-    /// Adds a record.
+    /// Adds a record behind the last offset.
     ///
     /// # Errors
     /// [`BatchError::Length`] if a field or the batch would be larger than the format can say.
     pub fn push(&mut self, record: NewRecord<'_>) -> Result<(), BatchError> {
-        let deltas = (
-            record.timestamp.wrapping_sub(self.base_timestamp),
-            self.record_count,
-        );
-        put_record(&mut self.body, deltas, record.key, record.value, |out| {
-            put_headers(out, record.headers);
+        let headers = record.headers.iter().copied();
+        let NewRecord {
+            timestamp,
+            key,
+            value,
+            ..
+        } = record;
+        self.push_at(self.offsets, timestamp, (key, value), headers)
+    }
+
+    /// Adds a record at an offset relative to the batch's first, which must rise from record to record.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_at<'h>(
+        &mut self,
+        offset_delta: i32,
+        timestamp: i64,
+        (key, value): (Option<&[u8]>, Option<&[u8]>),
+        headers: impl Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone,
+    ) -> Result<(), BatchError> {
+        let deltas = (timestamp.wrapping_sub(self.base_timestamp), offset_delta);
+        let (mut count, mut size) = (0i32, 0);
+        for (key, value) in headers.clone() {
+            count = count.saturating_add(1);
+            size += nullable_len(Some(key)) + nullable_len(value);
+        }
+        size += put::varint_len(count);
+        put_record(&mut self.out, deltas, (key, value), size, |out| {
+            put::varint(out, count);
+            for (key, value) in headers {
+                put_nullable(out, Some(key));
+                put_nullable(out, value);
+            }
         })?;
-        self.max_timestamp = self.max_timestamp.max(record.timestamp);
-        self.record_count += 1;
+        self.note(offset_delta, timestamp);
         Ok(())
+    }
+
+    /// Adds a record whose headers are encoded already: `count` of them in `headers`.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_raw_headers(
+        &mut self,
+        offset_delta: i32,
+        timestamp: i64,
+        (key, value): (Option<&[u8]>, Option<&[u8]>),
+        (count, headers): (i32, &[u8]),
+    ) -> Result<(), BatchError> {
+        let deltas = (timestamp.wrapping_sub(self.base_timestamp), offset_delta);
+        let size = put::varint_len(count) + headers.len();
+        put_record(&mut self.out, deltas, (key, value), size, |out| {
+            put::varint(out, count);
+            out.put_slice(headers);
+        })?;
+        self.note(offset_delta, timestamp);
+        Ok(())
+    }
+
+    fn note(&mut self, offset_delta: i32, timestamp: i64) {
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.offsets = self.offsets.max(offset_delta.saturating_add(1));
+        self.record_count += 1;
     }
 
     /// The finished batch, base offset 0 and leader epoch −1.
@@ -155,7 +242,7 @@ impl BatchBuilder {
             leader_epoch: -1,
             crc: 0,
             attributes: Attributes(self.attributes),
-            last_offset_delta: self.record_count - 1,
+            last_offset_delta: self.offsets - 1,
             base_timestamp: self.base_timestamp,
             max_timestamp: self.max_timestamp,
             producer_id: self.producer_id,
@@ -163,7 +250,7 @@ impl BatchBuilder {
             base_sequence: self.base_sequence,
             record_count: self.record_count,
         };
-        seal(header, &self.body)
+        seal(header, self.out)
     }
 
     /// The marker that ends a transaction (KIP-98): one control record that carries the coordinator's epoch.
@@ -187,8 +274,8 @@ impl BatchBuilder {
         value.put_i32(coordinator_epoch);
         let mut builder = Self::new(timestamp)
             .producer(producer_id, producer_epoch, -1)
-            .transactional();
-        builder.attributes |= Attributes::CONTROL;
+            .transactional()
+            .control();
         builder.push(NewRecord::new(timestamp, Some(&key), Some(&value)))?;
         builder.build()
     }
@@ -215,18 +302,19 @@ impl BatchBuilder {
         }
         header.max_timestamp = -1;
         header.record_count = 0;
-        let mut body = Vec::new();
+        let mut out = vec![0; HEADER_BYTES];
         for record in kept {
             let timestamp_delta = record.timestamp.wrapping_sub(header.base_timestamp);
             let offset_delta = record.offset.wrapping_sub(header.base_offset) as i32;
+            let (count, headers) = (record.headers.declared() as i32, record.headers.raw());
             put_record(
-                &mut body,
+                &mut out,
                 (timestamp_delta, offset_delta),
-                record.key,
-                record.value,
+                (record.key, record.value),
+                put::varint_len(count) + headers.len(),
                 |out| {
-                    put::varint(out, record.headers.declared() as i32);
-                    out.put_slice(record.headers.raw());
+                    put::varint(out, count);
+                    out.put_slice(headers);
                 },
             )?;
             header.max_timestamp = header.max_timestamp.max(record.timestamp);
@@ -235,15 +323,7 @@ impl BatchBuilder {
         if log_append_time {
             header.max_timestamp = append_time;
         }
-        seal(header, &body)
-    }
-}
-
-fn put_headers(out: &mut Vec<u8>, headers: &[(&[u8], Option<&[u8]>)]) {
-    put::varint(out, headers.len() as i32);
-    for (key, value) in headers {
-        put_nullable(out, Some(key));
-        put_nullable(out, *value);
+        seal(header, out)
     }
 }
 
@@ -257,59 +337,62 @@ fn put_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// Writes a record in place: its length goes in front when it is known, and the body moves by the few bytes of it.
+fn nullable_len(bytes: Option<&[u8]>) -> usize {
+    match bytes {
+        None => put::varint_len(-1),
+        Some(bytes) => put::varint_len(bytes.len() as i32) + bytes.len(),
+    }
+}
+
+/// Writes a record behind its length, which is computed first. `headers` writes `headers_len` bytes.
 fn put_record(
     out: &mut Vec<u8>,
     (timestamp_delta, offset_delta): (i64, i32),
-    key: Option<&[u8]>,
-    value: Option<&[u8]>,
+    (key, value): (Option<&[u8]>, Option<&[u8]>),
+    headers_len: usize,
     headers: impl FnOnce(&mut Vec<u8>),
 ) -> Result<(), BatchError> {
-    let start = out.len();
+    let length = 1
+        + put::varlong_len(timestamp_delta)
+        + put::varint_len(offset_delta)
+        + nullable_len(key)
+        + nullable_len(value)
+        + headers_len;
+    let length = i32::try_from(length).map_err(|_| BatchError::Length(i32::MAX))?;
+    put::varint(out, length);
     out.put_u8(0);
     put::varlong(out, timestamp_delta);
     put::varint(out, offset_delta);
     put_nullable(out, key);
     put_nullable(out, value);
     headers(out);
-    let Ok(length) = i32::try_from(out.len() - start) else {
-        out.truncate(start);
-        return Err(BatchError::Length(i32::MAX));
-    };
-    let mut prefix = Vec::with_capacity(5);
-    put::varint(&mut prefix, length);
-    out.splice(start..start, prefix);
     Ok(())
 }
 
-/// Packs the records if the header says so, and puts the header in front with its length and checksum.
-fn seal(header: BatchHeader, body: &[u8]) -> Result<Bytes, BatchError> {
+/// Packs the records if the header says so, and fills in the header in front of them, with length and checksum.
+fn seal(header: BatchHeader, mut out: Vec<u8>) -> Result<Bytes, BatchError> {
     let codec = header.attributes.compression()?;
-    let packed;
-    let body = if codec == Compression::None {
-        body
-    } else {
-        packed = compress(codec, body)?;
-        &packed
-    };
-    let size = HEADER_BYTES + body.len();
+    if codec != Compression::None {
+        let packed = compress(codec, out.get(HEADER_BYTES..).unwrap_or_default())?;
+        out.truncate(HEADER_BYTES);
+        out.extend_from_slice(&packed);
+    }
     let length =
-        i32::try_from(size - LENGTH_PREFIX_BYTES).map_err(|_| BatchError::Length(i32::MAX))?;
-    let mut out = Vec::with_capacity(size);
-    out.put_i64(header.base_offset);
-    out.put_i32(length);
-    out.put_i32(header.leader_epoch);
-    out.put_i8(2);
-    out.put_u32(0);
-    out.put_i16(header.attributes.0);
-    out.put_i32(header.last_offset_delta);
-    out.put_i64(header.base_timestamp);
-    out.put_i64(header.max_timestamp);
-    out.put_i64(header.producer_id);
-    out.put_i16(header.producer_epoch);
-    out.put_i32(header.base_sequence);
-    out.put_i32(header.record_count);
-    out.put_slice(body);
+        i32::try_from(out.len() - LENGTH_PREFIX_BYTES).map_err(|_| BatchError::Length(i32::MAX))?;
+    let mut fields = out.get_mut(..HEADER_BYTES).unwrap_or_default();
+    fields.put_i64(header.base_offset);
+    fields.put_i32(length);
+    fields.put_i32(header.leader_epoch);
+    fields.put_i8(2);
+    fields.put_u32(0);
+    fields.put_i16(header.attributes.0);
+    fields.put_i32(header.last_offset_delta);
+    fields.put_i64(header.base_timestamp);
+    fields.put_i64(header.max_timestamp);
+    fields.put_i64(header.producer_id);
+    fields.put_i16(header.producer_epoch);
+    fields.put_i32(header.base_sequence);
+    fields.put_i32(header.record_count);
     set_crc(&mut out);
     Ok(out.into())
 }

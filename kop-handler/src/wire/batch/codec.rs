@@ -59,6 +59,18 @@ impl Compression {
         self as u8
     }
 
+    /// Kafka's name of the codec, as [`Self::from_name`] takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
     /// The codec of a topic's `compression.type`, by Kafka's name. `producer` is not a codec.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

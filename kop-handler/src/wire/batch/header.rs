@@ -44,6 +44,22 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// A header of no records, that takes up one offset.
+    pub const NOTHING: Self = Self {
+        base_offset: 0,
+        batch_length: (HEADER_BYTES - LENGTH_PREFIX_BYTES) as i32,
+        leader_epoch: -1,
+        crc: 0,
+        attributes: Attributes(Attributes::CONTROL),
+        last_offset_delta: 0,
+        base_timestamp: 0,
+        max_timestamp: -1,
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        record_count: 0,
+    };
+
     /// Reads the header at the start of `bytes`, which may be longer or hold only the header.
     ///
     /// # Errors
@@ -184,6 +200,16 @@ pub enum TimestampType {
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// CRC-32C of bytes that lie in several pieces.
+#[must_use]
+pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
+    let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
+    for piece in pieces {
+        digest.update(piece);
+    }
+    digest.finalize() as u32
 }
 
 /// Whether the checksum of `batch` (exactly one batch) is the one that its header carries.

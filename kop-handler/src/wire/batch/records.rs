@@ -167,7 +167,27 @@ pub struct Headers<'a> {
     left: u32,
 }
 
-impl Headers<'_> {
+impl<'a> Headers<'a> {
+    /// `declared` headers as they lie in a record, without their number.
+    #[must_use]
+    pub fn new(declared: u32, raw: &'a [u8]) -> Self {
+        Self {
+            rest: raw,
+            left: declared,
+        }
+    }
+
+    /// Whether there are as many as declared, and nothing behind them.
+    #[must_use]
+    pub fn are_whole(mut self) -> bool {
+        while self.left > 0 {
+            if self.next().is_none() {
+                return false;
+            }
+        }
+        self.rest.is_empty()
+    }
+
     /// How many the record claims to have.
     #[must_use]
     pub fn declared(&self) -> u32 {
@@ -176,7 +196,7 @@ impl Headers<'_> {
 
     /// Their bytes as they lie in the record, without their number.
     #[must_use]
-    pub fn raw(&self) -> &[u8] {
+    pub fn raw(&self) -> &'a [u8] {
         self.rest
     }
 }
