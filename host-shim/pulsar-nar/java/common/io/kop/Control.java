@@ -1,0 +1,42 @@
+package io.kop;
+
+import io.kop.control.Code;
+import io.kop.control.Faults;
+import io.kop.control.In;
+import io.kop.control.Operation;
+import io.kop.control.Out;
+import io.kop.control.Refusal;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+
+/** Everything that is not on the hot path: finds the operation of a number and answers the native half exactly once. */
+final class Control {
+    private final Map<Integer, Operation> operations;
+
+    Control(Map<Integer, Operation> operations) {
+        this.operations = Map.copyOf(operations);
+    }
+
+    /** Called by the native half. */
+    void call(long ctx, int op, byte[] request) {
+        Operation operation = operations.get(op);
+        if (operation == null) {
+            Native.answered(ctx, Code.UNSUPPORTED, "operation " + op + " is not offered by this broker", null);
+            return;
+        }
+        CompletableFuture<Out> answer;
+        try {
+            answer = operation.call(new In(request));
+        } catch (Throwable failure) {
+            answer = CompletableFuture.failedFuture(failure);
+        }
+        answer.whenComplete((out, failure) -> {
+            if (failure == null) {
+                Native.answered(ctx, 0, null, out.toBytes());
+            } else {
+                Refusal refusal = Faults.explain(failure);
+                Native.answered(ctx, refusal.code(), refusal.getMessage(), null);
+            }
+        });
+    }
+}

@@ -1,0 +1,62 @@
+package io.kop;
+
+import java.nio.ByteBuffer;
+
+/**
+ * The native half. Each {@code ctx} was given out by it with a call and comes back exactly once; one that is not known any
+ * more is ignored there.
+ */
+final class Native {
+    private Native() {
+    }
+
+    /** Loads the plugin of a file and gives it the configuration (keys and values, alternating). Throws what it says. */
+    static native void initialize(Class<?>[] classes, String pluginFile, String protocol, String[] configuration);
+
+    /** What the plugin advertises to other brokers. */
+    static native String advertised();
+
+    /** Starts the plugin on the broker's services; returns when it serves. Throws what it says. */
+    static native void start(Object control, long appendTimeoutMs, int maxEntryBytes);
+
+    /** Ends the plugin, within a time; throws what went wrong. */
+    static native void close(long timeoutMs);
+
+    /** Metrics of the plugin and of the bridge. */
+    static native byte[] metrics();
+
+    /** Lets calls end that were not answered in time. Called every second. */
+    static native void tick();
+
+    /** Address of a direct buffer's first byte. */
+    static native long address(ByteBuffer buffer);
+
+    /** Copies the entry of an append to an address. False: it is not known any more, and must not be appended. */
+    static native boolean fill(long ctx, long address, int length);
+
+    static native void appended(long ctx, long ledger, long entry, long index);
+
+    static native void appendFailed(long ctx, int code, String message);
+
+    /** Entries: per entry ledger, entry, number of segments, and address and length of each. */
+    static native void entriesRead(long ctx, Object batch, long[] table);
+
+    static native void readFailed(long ctx, int code, String message);
+
+    static native void found(long ctx, long ledger, long entry);
+
+    /** The answer to {@link Control#call}: a code (0: fine) with its message, or the answer. */
+    static native void answered(long ctx, int code, String message, byte[] answer);
+
+    /** Something happened that the plugin may want to know. */
+    static native void event(int op, byte[] payload);
+
+    /** An entry was written to a partition that had asked for it. */
+    static native void entriesAvailable(long id, long generation);
+
+    /** A partition is not served here any more. */
+    static native void closed(long id, long generation, String reason);
+
+    /** The first ledger of a partition is another one than before. */
+    static native void startMoved(long id, long generation);
+}
