@@ -89,9 +89,11 @@ impl Options {
         Ok(chosen.map_or(Flavour::Kop, Flavour::Pulsar))
     }
 
-    /// Whether another test's broker would do as well.
-    fn may_share(&self) -> bool {
-        *self == Self::default() && matches!(self.flavour(), Ok(Flavour::Pulsar(_)))
+    /// The Pulsar whose broker from another test would do as well; `None` if none would.
+    fn shareable(&self) -> Option<Flavour> {
+        let usual = self.set.is_empty() && self.data.is_none() && self.build.is_none();
+        let flavour = self.flavour().ok()?;
+        (usual && matches!(flavour, Flavour::Pulsar(_))).then_some(flavour)
     }
 }
 
@@ -121,15 +123,14 @@ impl Broker {
 
     /// Starts a broker, or says why it did not come up.
     pub fn try_with(options: Options) -> Result<Self, String> {
-        let shared = options.may_share();
-        let waiting = if shared { take_waiting() } else { None };
-        let node = match waiting {
+        let shareable = options.shareable();
+        let node = match shareable.and_then(take_waiting) {
             Some(node) => node,
             None => Node::start(options)?,
         };
         Ok(Self {
             node: Some(node),
-            shared,
+            shared: shareable.is_some(),
         })
     }
 }
@@ -171,10 +172,12 @@ fn waiting() -> std::sync::MutexGuard<'static, Vec<Node>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A broker that waits and is alive.
-fn take_waiting() -> Option<Node> {
+/// A broker of this kind that waits and is alive.
+fn take_waiting(flavour: Flavour) -> Option<Node> {
     loop {
-        let mut node = waiting().pop()?;
+        let mut all = waiting();
+        let place = all.iter().position(|node| node.flavour() == flavour)?;
+        let mut node = all.swap_remove(place);
         if node.is_untouched() {
             return Some(node);
         }

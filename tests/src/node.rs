@@ -66,6 +66,11 @@ impl Node {
         Ok(node)
     }
 
+    /// Which broker it is.
+    pub fn flavour(&self) -> Flavour {
+        self.flavour
+    }
+
     /// `host:port` for a client.
     pub fn bootstrap(&self) -> String {
         self.address().to_string()

@@ -18,6 +18,9 @@ use crate::process::{Finished, run};
 pub const KAFKA: &str = "4.3.1";
 /// The Python client (it bundles its own librdkafka).
 const CONFLUENT_KAFKA: &str = "confluent-kafka==2.12.2";
+/// Pulsar's own Python client.
+const PULSAR_CLIENT: &str = "pulsar-client==3.13.0";
+
 /// The directory of cargo's profile that built the running program (`target/debug`, `target/release`).
 pub fn profile_directory() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
@@ -146,6 +149,14 @@ pub fn python() -> Result<Command, String> {
     let folder = python_environment("python", &[CONFLUENT_KAFKA])?;
     let mut command = Command::new(folder.join("bin/python"));
     command.arg(repository().join("tests/clients/python/client.py"));
+    Ok(command)
+}
+
+/// Our Python program of a Pulsar client, with its interpreter in a virtual environment that has Pulsar's client.
+pub fn pulsar_python() -> Result<Command, String> {
+    let folder = python_environment("python-pulsar", &[PULSAR_CLIENT])?;
+    let mut command = Command::new(folder.join("bin/python"));
+    command.arg(repository().join("tests/clients/python/pulsar_client.py"));
     Ok(command)
 }
 
