@@ -2,7 +2,9 @@ package io.kop.control;
 
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeoutException;
+import org.apache.pulsar.client.admin.PulsarAdminException;
 
 /** Says what a failure of the broker means in handler-api's terms. Classes go by name, since they move between versions. */
 public final class Faults {
@@ -25,12 +27,44 @@ public final class Faults {
             return (Refusal) cause;
         }
         String message = cause.getMessage() == null || cause.getMessage().isEmpty() ? cause.toString() : cause.getMessage();
+        if (cause instanceof PulsarAdminException) {
+            return ofAdmin((PulsarAdminException) cause, message);
+        }
         return new Refusal(code(cause), message);
+    }
+
+    /** What the broker's own admin client was answered. */
+    private static Refusal ofAdmin(PulsarAdminException failure, String message) {
+        switch (failure.getStatusCode()) {
+            case 401:
+            case 403:
+                return new Refusal(Code.UNAUTHORIZED, message + " (brokerClientAuthenticationPlugin and"
+                    + " brokerClientAuthenticationParameters must name a role that may administer the cluster)");
+            case 404:
+                return new Refusal(Code.NOT_FOUND, message);
+            case 409:
+                return new Refusal(Code.CONFLICT, message);
+            case 400:
+            case 405:
+            case 406:
+            case 412:
+                return new Refusal(Code.INVALID_ARGUMENT, message);
+            case 503:
+                return new Refusal(Code.NOT_READY, message);
+            case 408:
+            case 504:
+                return new Refusal(Code.TIMEOUT, message);
+            default:
+                return new Refusal(code(failure), message);
+        }
     }
 
     private static int code(Throwable cause) {
         if (cause instanceof TimeoutException) {
             return Code.TIMEOUT;
+        }
+        if (cause instanceof RejectedExecutionException) {
+            return Code.CLOSING;
         }
         if (cause instanceof IllegalArgumentException) {
             return Code.INVALID_ARGUMENT;
@@ -47,6 +81,7 @@ public final class Faults {
                 return Code.CONFLICT;
             case "ServiceUnitNotReadyException":
             case "TooManyRequestsException":
+            case "ConnectException":
             case "MetaStoreException":
                 return Code.NOT_READY;
             case "NotAuthorizedException":
