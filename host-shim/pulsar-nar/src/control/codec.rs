@@ -31,6 +31,14 @@ impl Writer {
         self
     }
 
+    /// Whether there is a number, and it.
+    pub(crate) fn optional_i64(&mut self, value: Option<i64>) -> &mut Self {
+        match value {
+            Some(value) => self.bool(true).i64(value),
+            None => self.bool(false),
+        }
+    }
+
     /// The length of something; what is longer than 2 GiB was refused long before.
     fn length(&mut self, length: usize) -> &mut Self {
         self.i32(i32::try_from(length).unwrap_or(i32::MAX))

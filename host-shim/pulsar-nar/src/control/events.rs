@@ -6,8 +6,8 @@ use handler_api::metadata::ValueChanged;
 use handler_api::topics::{BrokersChanged, OwnershipChanged, TopicsChanged};
 use handler_api::{ApiError, Event};
 
-use super::topics::cluster;
 use super::Reader;
+use super::topics::cluster;
 
 /// The event's payload for the plugin; `None` for one that is not known here.
 pub(crate) fn translate(op: u32, payload: &[u8]) -> Result<Option<Bytes>, ApiError> {

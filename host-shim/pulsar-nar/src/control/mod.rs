@@ -3,13 +3,29 @@
 //!
 //! One file per service. It must not know JNI: it asks an [`Upcalls`].
 
+mod auth;
 mod codec;
+mod events;
+mod lookup;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod translate;
+mod values;
 
 use bytes::Bytes;
+use handler_api::auth::{Authenticate, Authorize, EndSession};
 use handler_api::control::unsupported;
+use handler_api::metadata::{DeleteValue, GetValue, ListChildren, PutValue, WatchPath};
+use handler_api::topics::{
+    CreateTopic, DeleteTopic, DescribeTopics, EnsureNamespace, ListBrokers, ListNamespaces,
+    ListTopics, SetNamespacePolicies, SetTopicPolicies, UpdateTopic,
+};
 use handler_api::{ApiError, Reply};
 
 pub(crate) use codec::{Reader, Writer};
+pub(crate) use events::translate;
+pub(crate) use lookup::lookup;
 
 /// An answer of Java, or why there is none.
 pub(crate) type Answer = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u8>, ApiError>> + Send>>;
@@ -26,6 +42,15 @@ pub(crate) mod private {
     pub(crate) const LOOKUP: u32 = 0x8001;
 }
 
+/// Answers the call if it is one of the operations that Java understands as they are.
+macro_rules! translated {
+    ($upcalls:ident, $op:ident, $version:ident, $request:ident; $($operation:ty),+ $(,)?) => {$(
+        if let Some(reply) = translate::answer::<$operation>($upcalls, $op, $version, $request) {
+            return reply;
+        }
+    )+};
+}
+
 /// Answers a control operation.
 pub(crate) fn dispatch(
     upcalls: &dyn Upcalls,
@@ -33,6 +58,11 @@ pub(crate) fn dispatch(
     version: u32,
     request: &Bytes,
 ) -> Reply<Bytes> {
-    let _ = (upcalls, request);
+    translated!(upcalls, op, version, request;
+        DescribeTopics, ListTopics, CreateTopic, UpdateTopic, DeleteTopic,
+        EnsureNamespace, ListNamespaces, ListBrokers, SetTopicPolicies, SetNamespacePolicies,
+        GetValue, PutValue, DeleteValue, ListChildren, WatchPath,
+        Authenticate, Authorize, EndSession,
+    );
     Reply::err(unsupported(op, version))
 }
