@@ -12,6 +12,8 @@ pub struct Limits {
     pub max_frame: usize,
     /// Size of a connection's front buffer: frames that fit are read together, larger ones into buffers of their own.
     pub front_buffer: usize,
+    /// Time after which a silent connection gives its front buffer back.
+    pub front_buffer_rest_ms: u64,
     /// Requests in flight per connection.
     pub max_in_flight_per_connection: usize,
     /// Bytes of requests in flight per connection.
@@ -90,6 +92,7 @@ impl Limits {
             max_produce_frame,
             max_frame: 2 * MIB,
             front_buffer: 16 * 1024,
+            front_buffer_rest_ms: 5_000,
             max_in_flight_per_connection: config.max_queued_requests,
             max_bytes_in_flight_per_connection: budget.min(2 * max_produce_frame),
             // The largest frame must fit, whatever the operator allows.

@@ -22,6 +22,7 @@ use bytes::{BufMut, Bytes};
 use kafka_protocol::messages::ApiKey;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::net::tcp::ReadHalf;
 use tokio::time::{Instant, Sleep};
 use tracing::Instrument;
 
@@ -63,6 +64,14 @@ enum End {
     Refused,
     #[error("a Produce with acks=0 failed")]
     SilentFailure,
+}
+
+/// What a silent connection comes to in time.
+#[derive(Debug)]
+enum Due {
+    End(End),
+    /// It gives its front buffer back.
+    Rest,
 }
 
 /// A request that closes its connection.
@@ -180,7 +189,7 @@ impl State {
                     self.reserved.add(memory.unwrap_or_default());
                 }
                 () = timer.as_mut() => if let Some(end) = self.overdue(Instant::now()) { return end },
-                read = async { reader.read_buf(&mut self.framer.read_buffer().limit(room)).await }, if may_read => match read {
+                read = receive(&mut reader, &mut self.framer, room), if may_read => match read {
                     Ok(0) if self.framer.is_between_frames() => return End::PeerClosed,
                     Ok(0) => return End::CutShort,
                     Ok(read) => self.read(read),
@@ -369,7 +378,7 @@ impl State {
     }
 
     /// The next moment at which something is overdue unless it happens before.
-    fn next_deadline(&mut self, now: Instant) -> Option<(Instant, End)> {
+    fn next_deadline(&mut self, now: Instant) -> Option<(Instant, Due)> {
         let limits = &self.shared.server.limits;
         let reading = self.may_dispatch() && !self.framer.is_between_frames();
         self.frame_since = if reading {
@@ -380,7 +389,7 @@ impl State {
         if !self.output.is_empty() {
             return Some((
                 self.last_write + Duration::from_millis(limits.write_timeout_ms),
-                End::SlowReader,
+                Due::End(End::SlowReader),
             ));
         }
         if let Some(since) = self.frame_since {
@@ -389,15 +398,20 @@ impl State {
             } else {
                 limits.frame_timeout_ms
             };
-            return Some((since + Duration::from_millis(patience_ms), End::SlowFrame));
+            let end = Due::End(End::SlowFrame);
+            return Some((since + Duration::from_millis(patience_ms), end));
         }
-        let idle_ms = u64::try_from(self.shared.server.config.connection_max_idle_ms).ok()?;
-        (self.pipeline.is_empty() && self.may_dispatch()).then(|| {
-            (
-                self.last_activity + Duration::from_millis(idle_ms),
-                End::Idle,
-            )
-        })
+        if !self.pipeline.is_empty() || !self.may_dispatch() {
+            return None;
+        }
+        let rest = Duration::from_millis(limits.front_buffer_rest_ms);
+        let rests = (!self.framer.is_at_rest()).then_some((self.last_activity + rest, Due::Rest));
+        let idle_ms = u64::try_from(self.shared.server.config.connection_max_idle_ms).ok();
+        let ends = idle_ms.map(|idle_ms| {
+            let idle = Duration::from_millis(idle_ms);
+            (self.last_activity + idle, Due::End(End::Idle))
+        });
+        ends.into_iter().chain(rests).min_by_key(|(at, _)| *at)
     }
 
     /// Brings the timer forward if something is due before it fires. A timer that fires early is set anew then.
@@ -413,10 +427,29 @@ impl State {
     }
 
     fn overdue(&mut self, now: Instant) -> Option<End> {
-        self.next_deadline(now)
-            .filter(|(deadline, _)| *deadline <= now)
-            .map(|(_, end)| end)
+        let (deadline, due) = self.next_deadline(now)?;
+        match due {
+            Due::End(end) if deadline <= now => Some(end),
+            Due::Rest if deadline <= now => {
+                self.framer.rest();
+                None
+            }
+            Due::End(_) | Due::Rest => None,
+        }
     }
+}
+
+/// Reads what comes next. A framer at rest takes memory only when something is there.
+async fn receive(reader: &mut ReadHalf<'_>, framer: &mut Framer, room: usize) -> io::Result<usize> {
+    while framer.is_at_rest() {
+        reader.readable().await?;
+        match reader.try_read_buf(&mut framer.read_buffer().limit(room)) {
+            // Nothing was there: a wake-up may come for nothing.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => framer.rest(),
+            read => return read,
+        }
+    }
+    reader.read_buf(&mut framer.read_buffer().limit(room)).await
 }
 
 /// The line of the table that a frame names. A version that is not served is refused here if the rest of its header,

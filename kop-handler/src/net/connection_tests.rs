@@ -11,23 +11,7 @@ use crate::plugin::rooms;
 
 /// Serves one connection under changed bounds; gives the client's end, and what ends the connection.
 async fn serve(change: impl FnOnce(&mut Limits)) -> (TcpStream, tokio::task::JoinHandle<End>) {
-    let Ok(mut server) = Arc::try_unwrap(server(&[]).await) else {
-        panic!("nobody else holds the server yet")
-    };
-    change(&mut server.limits);
-    let shared = Arc::new(Shared::new(Arc::new(server)));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
-    let (stream, peer) = listener.accept().await.unwrap();
-    let origin = Origin {
-        id: 1,
-        peer,
-        listener: "PLAINTEXT".into(),
-    };
-    let served = tokio::spawn(async move { State::new(shared, origin).serve(stream).await });
-    (client, served)
+    Bed::new(change).await.client().await
 }
 
 /// ApiVersions v0 as a frame.
@@ -137,19 +121,25 @@ impl Bed {
         }
     }
 
-    async fn client(&self) -> (TcpStream, tokio::task::JoinHandle<End>) {
+    /// A client's end, and what serves the other one.
+    async fn accept(&self) -> (TcpStream, State, TcpStream) {
         let client = TcpStream::connect(self.listener.local_addr().unwrap());
-        let (mut client, accepted) = tokio::join!(client, self.listener.accept());
-        let (stream, peer) = accepted.unwrap();
-        client.as_mut().unwrap().set_nodelay(true).unwrap();
+        let (client, accepted) = tokio::join!(client, self.listener.accept());
+        let (client, (stream, peer)) = (client.unwrap(), accepted.unwrap());
+        client.set_nodelay(true).unwrap();
         let origin = Origin {
             id: 1,
             peer,
             listener: "PLAINTEXT".into(),
         };
-        let shared = Arc::clone(&self.shared);
-        let served = tokio::spawn(async move { State::new(shared, origin).serve(stream).await });
-        (client.unwrap(), served)
+        let state = State::new(Arc::clone(&self.shared), origin);
+        (client, state, stream)
+    }
+
+    async fn client(&self) -> (TcpStream, tokio::task::JoinHandle<End>) {
+        let (client, mut state, stream) = self.accept().await;
+        let served = tokio::spawn(async move { state.serve(stream).await });
+        (client, served)
     }
 
     /// Waits until so many bytes of the budget are free.
@@ -288,24 +278,44 @@ async fn a_steady_sender_is_served_however_its_frames_are_cut() {
 async fn a_peer_that_always_sends_does_not_delay_the_end() {
     let bed = Bed::new(|_| {}).await;
     bed.shared.close();
-    let client = TcpStream::connect(bed.listener.local_addr().unwrap());
-    let (client, accepted) = tokio::join!(client, bed.listener.accept());
-    let (stream, peer) = accepted.unwrap();
+    let (mut client, mut state, stream) = bed.accept().await;
     let flood: Vec<u8> = std::iter::repeat_n(request(), 1_000).flatten().collect();
-    client.unwrap().write_all(&flood).await.unwrap();
+    client.write_all(&flood).await.unwrap();
     stream.readable().await.unwrap();
-    let origin = Origin {
-        id: 1,
-        peer,
-        listener: "PLAINTEXT".into(),
-    };
-    let end = State::new(Arc::clone(&bed.shared), origin)
-        .serve(stream)
-        .await;
+    let end = state.serve(stream).await;
     assert!(matches!(end, End::Closing), "{end}");
     let read = rooms::metrics(&bed.shared.server);
     assert!(
         read.contains("kop_server_NETWORK_TOTAL_BYTES_IN{cluster=\"standalone\"} 0"),
         "a request was read after the end began: {read}"
     );
+}
+
+#[tokio::test]
+async fn a_silent_connection_gives_its_buffer_back_and_is_served_on() {
+    let bed = Bed::new(|limits| limits.front_buffer_rest_ms = 100).await;
+    let (mut client, mut state, stream) = bed.accept().await;
+    let talk = async {
+        for _ in 0..3 {
+            client.write_all(&request()).await.unwrap();
+            tokio::time::timeout(QUICKLY, answer(&mut client))
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    tokio::select! {
+        end = state.serve(stream) => panic!("{end}"),
+        () = talk => {}
+    }
+    assert!(state.framer.is_at_rest());
+}
+
+#[tokio::test]
+async fn a_connection_that_never_spoke_holds_no_buffer() {
+    let bed = Bed::new(|_| {}).await;
+    let (_client, mut state, stream) = bed.accept().await;
+    let served = tokio::time::timeout(Duration::from_millis(100), state.serve(stream)).await;
+    assert!(served.is_err(), "it waits");
+    assert!(state.framer.is_at_rest());
 }

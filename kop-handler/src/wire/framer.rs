@@ -118,6 +118,19 @@ impl Framer {
         self.pending.is_none() && self.buffer.is_empty()
     }
 
+    /// Whether it holds no memory.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.buffer.capacity() == 0
+    }
+
+    /// Gives its memory back until the next read, if the stream stands between two frames.
+    pub fn rest(&mut self) {
+        if self.is_between_frames() {
+            self.buffer = BytesMut::new();
+        }
+    }
+
     /// Where the next bytes of the stream go; never without room. Call [`Self::next_frame`] until it gives `None` first.
     pub fn read_buffer(&mut self) -> Limit<&mut BytesMut> {
         let room = match self.pending {
@@ -321,7 +334,7 @@ mod tests {
     #[test]
     fn an_idle_framer_holds_no_memory_and_a_used_one_takes_its_buffer_again() {
         let mut framer = Framer::new(limits(1 << 20));
-        assert_eq!(framer.buffer.capacity(), 0);
+        assert!(framer.is_at_rest());
         let stream = frame(&[1; 3000]);
         let mut addresses = std::collections::HashSet::new();
         for _ in 0..100 {
@@ -333,5 +346,13 @@ mod tests {
             addresses.len() <= 2,
             "the buffer was allocated anew: {addresses:?}"
         );
+        assert!(!framer.is_at_rest());
+        framer.read_buffer().put_slice(&stream[..7]);
+        framer.rest();
+        assert!(!framer.is_at_rest(), "a frame has begun");
+        framer.read_buffer().put_slice(&stream[7..]);
+        assert_eq!(framer.next_frame().unwrap().unwrap(), stream[4..]);
+        framer.rest();
+        assert!(framer.is_at_rest());
     }
 }
