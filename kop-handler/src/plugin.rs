@@ -15,7 +15,7 @@ use bytes::Bytes;
 use handler_api::{
     ApiError, ErrorCode, Handle, Host, ListenerInfo, Position, ProtocolHandler, Reply, capability,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -35,7 +35,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     prepared: Mutex<Option<Prepared>>,
     advertised: OnceLock<String>,
-    running: OnceLock<Running>,
+    /// From the start to the end of the close, and no longer: it holds the host's services.
+    running: RwLock<Option<Arc<Running>>>,
     /// The log goes to the host until the end of the close.
     forwarding: Mutex<Option<Forwarding>>,
     /// Taken out by whoever stops it.
@@ -72,7 +73,7 @@ impl KafkaHandler {
                 clock,
                 prepared: Mutex::new(None),
                 advertised: OnceLock::new(),
-                running: OnceLock::new(),
+                running: RwLock::new(None),
                 forwarding: Mutex::new(None),
                 runtime: Mutex::new(None),
             }),
@@ -160,28 +161,26 @@ impl ProtocolHandler for KafkaHandler {
 
     fn listeners(&self) -> Vec<ListenerInfo> {
         self.inner
-            .running
-            .get()
+            .running()
             .map(|running| running.listeners.clone())
             .unwrap_or_default()
     }
 
     fn end_moved(&self, handle: Handle, position: Position, index: i64) {
-        if let Some(running) = self.inner.running.get() {
+        if let Some(running) = self.inner.running() {
             running.server.logs.end_moved(handle, position, index);
         }
     }
 
     fn event(&self, op: u32, payload: Bytes) {
-        if let Some(running) = self.inner.running.get() {
+        if let Some(running) = self.inner.running() {
             events::dispatch(&running.server, &running.runtime, op, payload);
         }
     }
 
     fn metrics(&self) -> Bytes {
         self.inner
-            .running
-            .get()
+            .running()
             .map(|running| rooms::metrics(&running.server).into())
             .unwrap_or_default()
     }
@@ -223,6 +222,10 @@ fn runtime(config: &Config) -> std::io::Result<Runtime> {
 }
 
 impl Inner {
+    fn running(&self) -> Option<Arc<Running>> {
+        self.running.read().clone()
+    }
+
     /// Builds the rooms and opens the doors.
     async fn start(&self, prepared: Prepared, host: Host) -> Result<(), ApiError> {
         let Prepared { config, bound } = prepared;
@@ -237,15 +240,12 @@ impl Inner {
             })
             .collect();
         // The host's events must reach the rooms before the first request does.
-        let running = Running {
+        *self.running.write() = Some(Arc::new(Running {
             server,
             runtime,
             shared: Arc::clone(&shared),
             listeners,
-        };
-        self.running
-            .set(running)
-            .map_err(|_| out_of_order("start was called twice"))?;
+        }));
         let listening: Vec<_> = bound
             .into_iter()
             .map(Bound::listen)
@@ -261,7 +261,7 @@ impl Inner {
         if let Some(runtime) = self.runtime.lock().take() {
             runtime.shutdown_background();
         }
-        drop(self.forwarding.lock().take());
+        self.let_go();
     }
 
     /// Stops serving. Blocks: runs on a thread of its own.
@@ -270,7 +270,7 @@ impl Inner {
         let Some(runtime) = self.runtime.lock().take() else {
             return;
         };
-        if let Some(running) = self.running.get() {
+        if let Some(running) = self.running() {
             // Half of the broker's patience for requests in flight; what is left is the host's.
             let patience =
                 Duration::from_millis(running.server.config.broker_shutdown_timeout_ms / 2);
@@ -292,6 +292,14 @@ impl Inner {
             }
         }
         runtime.shutdown_timeout(Duration::from_secs(1));
+        self.let_go();
+    }
+
+    /// Keeps nothing of the host's.
+    fn let_go(&self) {
+        let running = self.running.write().take();
+        // Not under the lock: what a host drops may call back.
+        drop(running);
         drop(self.forwarding.lock().take());
     }
 }

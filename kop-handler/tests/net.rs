@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use handler_api::{ErrorCode, Handler};
-use host_shim::sim::Faults;
+use handler_api::{ErrorCode, Handle, Handler, Position};
+use host_shim::sim::{Faults, SimHost};
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -468,6 +468,31 @@ async fn closing_answers_what_is_in_flight_and_refuses_what_is_new() {
         "nobody listens any more"
     );
     driver.abort();
+}
+
+#[tokio::test]
+async fn a_closed_plugin_keeps_nothing_of_its_host() {
+    let mut kept = None;
+    let plugin = Plugin::start_over(SimHost::new(1), &[], |services| {
+        kept = Some(Arc::clone(&services));
+        services
+    })
+    .await;
+    let mut client = plugin.connect().await;
+    create(&mut client).await;
+    client.call(9, &produce(batch(1, &["x"]))).await;
+    client.send(12, &fetch(1, 30_000)).await;
+    let services = kept.unwrap();
+    assert!(Arc::strong_count(&services) > 1, "it is in use");
+    plugin.handler.close().await.unwrap();
+    assert_eq!(Arc::strong_count(&services), 1);
+    // Calls that come too late do no harm.
+    let handle = Handle {
+        id: 0,
+        generation: 1,
+    };
+    plugin.handler.end_moved(handle, Position::UNKNOWN, 1);
+    assert!(plugin.handler.metrics().is_empty());
 }
 
 #[tokio::test]
