@@ -52,6 +52,7 @@ const ROOMS: &[Room] = &[
     Room {
         paths: &[
             "coordinator/engine",
+            "coordinator/groups",
             "coordinator/groups.rs",
             "coordinator/ids.rs",
             "coordinator/mod.rs",

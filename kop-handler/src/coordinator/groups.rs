@@ -3,6 +3,8 @@
 //! It knows which requests may create the offsets topic, which group ids are legal where, and how long work is cut into
 //! several commands. It must not know the codec or connections.
 
+mod parts;
+
 use std::sync::Arc;
 
 use kafka_protocol::error::ResponseError;
@@ -10,9 +12,8 @@ use uuid::Uuid;
 
 use super::engine::{Engine, EngineCensus};
 use super::group::message::{
-    Command, Commit, CommittedTopic, DeletedTopic, Description, FetchOffsets, FetchedTopic,
-    GroupSettings, Heartbeat, Join, JoinReply, Leaving, Left, Listed, Reply, Sync, SyncReply,
-    TopicPartitions,
+    Command, Commit, Description, FetchOffsets, FetchedTopic, GroupSettings, Heartbeat, Join,
+    JoinReply, Leaving, Left, Listed, Reply, Sync, SyncReply, TopicOutcome, TopicPartitions,
 };
 
 /// Longest group id in bytes: what fits into a record's key.
@@ -122,29 +123,30 @@ impl Groups {
     pub async fn commit(
         &self,
         group: &str,
-        commit: Commit,
-    ) -> Result<Vec<CommittedTopic>, ResponseError> {
+        mut commit: Commit,
+    ) -> Result<Vec<TopicOutcome>, ResponseError> {
         if !is_legal(group) {
             return Err(ResponseError::InvalidGroupId);
         }
-        let most = most_at_once(self.engine.settings(), group, &commit);
-        let parts = split(commit, most);
-        let mut topics: Vec<CommittedTopic> = Vec::new();
-        for part in parts {
-            let reply = self.engine.submit(group, Command::Commit(part)).await;
+        let most = most_at_once(
+            self.engine.settings(),
+            group,
+            commit.topics.iter().map(|topic| topic.topic.len()),
+            longest_metadata(self.engine.settings(), &commit),
+        );
+        let mut answers = Vec::new();
+        for part in parts::split(std::mem::take(&mut commit.topics), most) {
+            let command = Command::Commit(Commit {
+                topics: part.topics,
+                ..commit.clone()
+            });
+            let reply = self.engine.submit(group, command).await;
             let Reply::Commit(outcome) = reply else {
                 return Err(refusal(&reply));
             };
-            for topic in outcome? {
-                match topics.last_mut() {
-                    Some(last) if last.topic == topic.topic => {
-                        last.partitions.extend(topic.partitions);
-                    }
-                    _ => topics.push(topic),
-                }
-            }
+            parts::join(&mut answers, part.goes_on, outcome?);
         }
-        Ok(topics)
+        Ok(answers)
     }
 
     /// OffsetFetch of one group; an unknown group, topic or partition answers offset −1.
@@ -219,26 +221,34 @@ impl Groups {
         }
     }
 
-    /// OffsetDelete.
+    /// OffsetDelete. As with a commit, many partitions are deleted in several entries.
     ///
     /// # Errors
-    /// What holds for the group.
+    /// What holds for the group; if it is only found in a later entry, what stood in the earlier ones is gone.
     pub async fn delete_offsets(
         &self,
         group: &str,
         topics: Vec<TopicPartitions>,
-    ) -> Result<Vec<DeletedTopic>, ResponseError> {
+    ) -> Result<Vec<TopicOutcome>, ResponseError> {
         if !is_member_group(group) {
             return Err(ResponseError::InvalidGroupId);
         }
-        match self
-            .engine
-            .submit(group, Command::DeleteOffsets(topics))
-            .await
-        {
-            Reply::DeleteOffsets(outcome) => outcome,
-            other => Err(refusal(&other)),
+        let most = most_at_once(
+            self.engine.settings(),
+            group,
+            topics.iter().map(|topic| topic.topic.len()),
+            0,
+        );
+        let mut answers = Vec::new();
+        for part in parts::split(topics, most) {
+            let command = Command::DeleteOffsets(part.topics);
+            let reply = self.engine.submit(group, command).await;
+            let Reply::DeleteOffsets(outcome) = reply else {
+                return Err(refusal(&reply));
+            };
+            parts::join(&mut answers, part.goes_on, outcome?);
         }
+        Ok(answers)
     }
 
     /// A topic (as Kafka clients spell it) was deleted: committed offsets of it go, unless they were committed to a
@@ -304,107 +314,26 @@ fn refusal(reply: &Reply) -> ResponseError {
     }
 }
 
-/// How many partitions of a commit one decision may hold: each record repeats the names of group and topic.
-fn most_at_once(settings: &GroupSettings, group: &str, commit: &Commit) -> usize {
+/// How many records of offsets one decision may hold: each repeats the names of group and topic. Lengths are in bytes.
+fn most_at_once(
+    settings: &GroupSettings,
+    group: &str,
+    topics: impl Iterator<Item = usize>,
+    longest_metadata: usize,
+) -> usize {
     /// What else is in a record, and around it.
     const AROUND: usize = 128;
-    const MAX_UTF8_PER_UNIT: usize = 3;
-    let longest_topic = commit.topics.iter().map(|topic| topic.topic.len()).max();
-    let partitions = commit.topics.iter().flat_map(|topic| &topic.partitions);
-    let longest_metadata = partitions.map(|partition| partition.metadata.len()).max();
-    // Longer metadata is not stored.
-    let max_metadata = settings.offset_metadata_max_size * MAX_UTF8_PER_UNIT;
-    let record = AROUND
-        + group.len()
-        + longest_topic.unwrap_or(0)
-        + longest_metadata.unwrap_or(0).min(max_metadata);
+    let record = AROUND + group.len() + topics.max().unwrap_or(0) + longest_metadata;
     let fit = settings.max_decision_bytes / record;
     fit.clamp(1, settings.max_decision_records.max(1))
 }
 
-/// Cuts a commit into parts of at most `max` partitions, in order. There is always one, so that it is always checked.
-fn split(commit: Commit, max: usize) -> Vec<Commit> {
-    let partitions: usize = commit
-        .topics
-        .iter()
-        .map(|topic| topic.partitions.len())
-        .sum();
-    if partitions <= max {
-        return vec![commit];
-    }
-    let mut parts: Vec<Commit> = Vec::new();
-    let mut room = 0;
-    for topic in &commit.topics {
-        let mut rest = topic.partitions.as_slice();
-        while !rest.is_empty() {
-            if room == 0 {
-                parts.push(Commit {
-                    topics: Vec::new(),
-                    ..commit.clone()
-                });
-                room = max.max(1);
-            }
-            let (now, later) = rest.split_at(room.min(rest.len()));
-            let mut part = topic.clone();
-            part.partitions = now.to_vec();
-            room -= now.len();
-            rest = later;
-            if let Some(last) = parts.last_mut() {
-                last.topics.push(part);
-            }
-        }
-    }
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::coordinator::group::message::{CommitPartition, CommitTopic};
-
-    fn commit(topics: &[(&str, i32)]) -> Commit {
-        let partition = |partition| CommitPartition {
-            partition,
-            offset: 1,
-            leader_epoch: -1,
-            metadata: String::new(),
-        };
-        Commit {
-            member_id: String::new(),
-            instance_id: None,
-            generation: -1,
-            retention_ms: -1,
-            knows_group_id_not_found: false,
-            topics: topics
-                .iter()
-                .map(|(topic, count)| CommitTopic {
-                    topic: (*topic).to_owned(),
-                    topic_id: Uuid::nil(),
-                    partitions: (0..*count).map(partition).collect(),
-                })
-                .collect(),
-        }
-    }
-
-    #[test]
-    fn a_long_commit_is_cut_without_losing_or_reordering_anything() {
-        let whole = commit(&[("a", 5), ("b", 1), ("c", 7)]);
-        let flat = |commit: &Commit| -> Vec<(String, i32)> {
-            let topics = commit.topics.iter();
-            topics
-                .flat_map(|t| t.partitions.iter().map(|p| (t.topic.clone(), p.partition)))
-                .collect()
-        };
-        for max in 1..15 {
-            let parts = split(whole.clone(), max);
-            assert!(
-                parts.iter().all(|part| flat(part).len() <= max),
-                "max {max}"
-            );
-            let joined: Vec<_> = parts.iter().flat_map(flat).collect();
-            assert_eq!(joined, flat(&whole), "max {max}");
-            assert_eq!(parts.len(), 13_usize.div_ceil(max), "max {max}");
-        }
-        assert_eq!(split(commit(&[]), 3), vec![commit(&[])]);
-    }
+/// Bytes of the longest metadata that a commit can store.
+fn longest_metadata(settings: &GroupSettings, commit: &Commit) -> usize {
+    const MAX_UTF8_PER_UNIT: usize = 3;
+    let partitions = commit.topics.iter().flat_map(|topic| &topic.partitions);
+    let longest = partitions.map(|partition| partition.metadata.len()).max();
+    // Longer metadata is not stored.
+    let most = settings.offset_metadata_max_size * MAX_UTF8_PER_UNIT;
+    longest.unwrap_or(0).min(most)
 }

@@ -254,3 +254,60 @@ async fn a_shard_that_is_unloaded_comes_back_with_everything() {
     assert_eq!(offset(&mut client, "t", 0).await, (5, 0));
     assert_eq!(state(&mut client).await, "Stable");
 }
+
+#[tokio::test]
+async fn offsets_beyond_one_entry_are_committed_and_deleted_in_several() {
+    const PARTITIONS: i32 = 60;
+    // An entry holds half a KiB of records.
+    let plugin = Plugin::start(&[("maxMessageSize", "1024")]).await;
+    let mut client = plugin.connect().await;
+    create(&mut client, "wide", PARTITIONS).await;
+    create(&mut client, "other", 1).await;
+    let numbers: Vec<i32> = (0..PARTITIONS).collect();
+    let mut commit = commit_request(&[("wide", 0, 0), ("other", 0, 7)]);
+    commit.topics[0].partitions = numbers
+        .iter()
+        .map(|number| {
+            OffsetCommitRequestPartition::default()
+                .with_partition_index(*number)
+                .with_committed_offset(i64::from(*number))
+        })
+        .collect();
+    let reply = client.call(8, &commit).await;
+    let told: Vec<(i32, i16)> = reply.topics[0]
+        .partitions
+        .iter()
+        .map(|p| (p.partition_index, p.error_code))
+        .collect();
+    let all: Vec<(i32, i16)> = numbers.iter().map(|number| (*number, 0)).collect();
+    assert_eq!(told, all);
+    assert_eq!(reply.topics[1].partitions[0].error_code, 0);
+    assert_eq!(offset(&mut client, "wide", 59).await, (59, 0));
+
+    let topics = [("wide", PARTITIONS), ("other", 1)].map(|(name, count)| {
+        let partition =
+            |number| OffsetDeleteRequestPartition::default().with_partition_index(number);
+        OffsetDeleteRequestTopic::default()
+            .with_name(topic(name))
+            .with_partitions((0..count).map(partition).collect())
+    });
+    let delete = OffsetDeleteRequest::default()
+        .with_group_id(group(GROUP))
+        .with_topics(topics.into());
+    let reply = client.call(0, &delete).await;
+    assert_eq!(reply.error_code, 0);
+    let told: Vec<(i32, i16)> = reply.topics[0]
+        .partitions
+        .iter()
+        .map(|p| (p.partition_index, p.error_code))
+        .collect();
+    assert_eq!(told, all);
+    for number in [0, 1, 30, 59] {
+        assert_eq!(
+            offset(&mut client, "wide", number).await,
+            (-1, 0),
+            "{number}"
+        );
+    }
+    assert_eq!(offset(&mut client, "other", 0).await, (-1, 0));
+}

@@ -23,7 +23,7 @@ use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse, TopicN
 
 use super::{code, has_partition, topics};
 use crate::api::{Call, Server};
-use crate::coordinator::group::message::{Commit, CommitPartition, CommitTopic, CommittedTopic};
+use crate::coordinator::group::message::{Commit, CommitPartition, CommitTopic, TopicOutcome};
 
 pub(crate) async fn handle(
     server: &Arc<Server>,
@@ -147,7 +147,7 @@ impl Answer {
 /// Puts the coordinator's answers into their places.
 fn merge(
     answers: Vec<Answer>,
-    outcome: Result<Vec<CommittedTopic>, ResponseError>,
+    outcome: Result<Vec<TopicOutcome>, ResponseError>,
 ) -> Vec<OffsetCommitResponseTopic> {
     let (committed, error) = match outcome {
         Ok(committed) => (committed, None),
@@ -209,11 +209,11 @@ mod tests {
         let numbers: Vec<i32> = known.iter().flatten().map(|p| p.partition).collect();
         assert_eq!(numbers, [0, 1, 2]);
         let committed = vec![
-            CommittedTopic {
+            TopicOutcome {
                 topic: "a".into(),
                 partitions: vec![(0, None), (1, Some(ResponseError::OffsetMetadataTooLarge))],
             },
-            CommittedTopic {
+            TopicOutcome {
                 topic: "b".into(),
                 partitions: vec![(2, None)],
             },

@@ -53,7 +53,7 @@ async fn committing(
     group: &str,
     partition: i32,
     offset: i64,
-) -> JoinHandle<Result<Vec<CommittedTopic>, ResponseError>> {
+) -> JoinHandle<Result<Vec<TopicOutcome>, ResponseError>> {
     let (groups, group) = (groups.clone(), group.to_owned());
     let task = tokio::spawn(async move {
         groups

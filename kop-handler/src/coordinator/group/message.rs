@@ -113,7 +113,7 @@ pub enum Reply {
     /// To [`Command::Leave`].
     Leave(Vec<Left>),
     /// To [`Command::Commit`].
-    Commit(Result<Vec<CommittedTopic>, ResponseError>),
+    Commit(Result<Vec<TopicOutcome>, ResponseError>),
     /// To [`Command::Fetch`].
     Fetch(Vec<FetchedTopic>),
     /// To [`Command::Describe`]; `None` if there is no such group.
@@ -121,7 +121,7 @@ pub enum Reply {
     /// To [`Command::Delete`]; `Ok(true)` asks for the same command again, more is left to delete.
     Delete(Result<bool, ResponseError>),
     /// To [`Command::DeleteOffsets`].
-    DeleteOffsets(Result<Vec<DeletedTopic>, ResponseError>),
+    DeleteOffsets(Result<Vec<TopicOutcome>, ResponseError>),
     /// To [`Command::TopicDeleted`] and [`Command::Expire`]; `true` asks for the same command again.
     Swept(bool),
     /// To [`Command::Tick`].
@@ -321,9 +321,9 @@ pub struct CommitPartition {
     pub metadata: String,
 }
 
-/// One topic's outcome of a commit.
+/// What became of the partitions of one topic, in a commit or a deletion of offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommittedTopic {
+pub struct TopicOutcome {
     /// Name.
     pub topic: String,
     /// Per partition; `None` is success.
@@ -368,15 +368,6 @@ pub struct FetchedOffset {
     pub leader_epoch: i32,
     /// The client's text.
     pub metadata: String,
-}
-
-/// One topic's outcome of OffsetDelete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeletedTopic {
-    /// Name.
-    pub topic: String,
-    /// Per partition; `None` is success.
-    pub partitions: Vec<(i32, Option<ResponseError>)>,
 }
 
 /// A group as DescribeGroups tells it.

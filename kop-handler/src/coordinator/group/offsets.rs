@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::live::{Live, State};
 use super::membership::validate;
 use super::message::{
-    Commit, CommitPartition, CommittedTopic, DeletedTopic, FetchOffsets, FetchedOffset,
-    FetchedTopic, GroupSettings, Now, Reply, TopicPartitions,
+    Commit, CommitPartition, FetchOffsets, FetchedOffset, FetchedTopic, GroupSettings, Now, Reply,
+    TopicOutcome, TopicPartitions,
 };
 use super::{Decision, Group, Soft};
 use crate::coordinator::record::{self, OffsetValue, Record};
@@ -57,7 +57,7 @@ pub(super) fn commit(
                 }),
             });
         }
-        topics.push(CommittedTopic {
+        topics.push(TopicOutcome {
             topic: topic.topic,
             partitions,
         });
@@ -175,7 +175,7 @@ pub(super) fn delete(id: &str, group: Option<&Group>, topics: Vec<TopicPartition
                 records.push(tombstone(id, &asked.topic, partition));
             }
         }
-        results.push(DeletedTopic {
+        results.push(TopicOutcome {
             topic: asked.topic,
             partitions,
         });

@@ -325,11 +325,11 @@ fn offsets_are_deleted_unless_their_topic_is_in_use() {
         vec![partitions("t", &[0]), partitions("old", &[0, 5])],
     );
     let expected = vec![
-        DeletedTopic {
+        TopicOutcome {
             topic: "t".into(),
             partitions: vec![(0, Some(ResponseError::GroupSubscribedToTopic))],
         },
-        DeletedTopic {
+        TopicOutcome {
             topic: "old".into(),
             partitions: vec![(0, None), (5, None)],
         },
