@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::message::{JoinReply, JoinedMember, Now, Token};
+use super::shared_map::SharedMap;
 use super::subscription;
 use crate::coordinator::record::{GroupValue, MemberValue};
 
@@ -111,13 +112,13 @@ pub(crate) struct Live {
     pub(crate) leader: Option<Arc<str>>,
     /// When the state was entered, wall clock; −1 if unknown.
     pub(crate) state_ms: i64,
-    pub(crate) members: BTreeMap<Arc<str>, Arc<Member>>,
+    pub(crate) members: SharedMap<Arc<Member>>,
     /// Instance id → member id.
-    pub(crate) statics: BTreeMap<String, Arc<str>>,
+    pub(crate) statics: SharedMap<Arc<str>>,
     /// Ids given out by MEMBER_ID_REQUIRED that have not come back, with the end of their session.
-    pub(crate) pending: BTreeMap<Arc<str>, u64>,
+    pub(crate) pending: SharedMap<u64>,
     /// Members that have not sent their SyncGroup in this generation.
-    pub(crate) pending_sync: BTreeSet<Arc<str>>,
+    pub(crate) pending_sync: SharedMap<()>,
     pub(crate) new_member_added: bool,
     pub(crate) join_timer: Option<JoinTimer>,
     pub(crate) sync_deadline_ms: Option<u64>,
@@ -134,10 +135,10 @@ impl Live {
             protocol: None,
             leader: None,
             state_ms: -1,
-            members: BTreeMap::new(),
-            statics: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            pending_sync: BTreeSet::new(),
+            members: SharedMap::new(),
+            statics: SharedMap::new(),
+            pending: SharedMap::new(),
+            pending_sync: SharedMap::new(),
             new_member_added: false,
             join_timer: None,
             sync_deadline_ms: None,
@@ -223,7 +224,8 @@ impl Live {
 
     fn insert(&mut self, id: &Arc<str>, member: Member) {
         if let Some(instance) = &member.instance_id {
-            self.statics.insert(instance.clone(), Arc::clone(id));
+            let instance = Arc::from(instance.as_str());
+            self.statics.insert(instance, Arc::clone(id));
         }
         self.members.insert(Arc::clone(id), Arc::new(member));
     }
@@ -264,10 +266,10 @@ impl Live {
         if self.is_leader(old) {
             self.leader = Some(Arc::clone(new));
         }
-        if self.pending_sync.remove(old) {
-            self.pending_sync.insert(Arc::clone(new));
+        if self.pending_sync.remove(old).is_some() {
+            self.pending_sync.insert(Arc::clone(new), ());
         }
-        self.statics.insert(instance.to_owned(), Arc::clone(new));
+        self.statics.insert(Arc::from(instance), Arc::clone(new));
     }
 
     pub(crate) fn enter(&mut self, state: State, now: Now) {

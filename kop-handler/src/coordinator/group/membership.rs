@@ -307,7 +307,7 @@ pub(super) fn sync(
                 protocol: live.protocol.clone(),
                 assignment: assignment.unwrap_or_default(),
             });
-            if !live.pending_sync.contains(sync.member_id.as_str()) {
+            if !live.pending_sync.contains_key(&sync.member_id) {
                 return Decision::answer(reply);
             }
             let mut draft = Draft::of(now, id, Some(group));
@@ -448,7 +448,7 @@ pub(super) fn tick(
 fn expire_pending(draft: &mut Draft<'_>) {
     let now = draft.now.mono_ms;
     let before = draft.live.pending.len();
-    draft.live.pending.retain(|_, deadline| *deadline > now);
+    draft.live.pending.retain(|deadline| *deadline > now);
     let gone = draft.live.pending.len() < before;
     if gone && draft.live.is(State::PreparingRebalance) && draft.live.all_joined() {
         draft.complete_join();
@@ -477,7 +477,7 @@ fn expire_members(settings: &GroupSettings, draft: &mut Draft<'_>) {
 fn expire_syncs(settings: &GroupSettings, draft: &mut Draft<'_>) {
     draft.live.sync_deadline_ms = None;
     let completing = draft.live.is(State::CompletingRebalance) || draft.live.is(State::Stable);
-    let late: Vec<Arc<str>> = draft.live.pending_sync.iter().cloned().collect();
+    let late: Vec<Arc<str>> = draft.live.pending_sync.keys().cloned().collect();
     if !completing || late.is_empty() {
         return;
     }

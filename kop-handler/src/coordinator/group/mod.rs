@@ -13,6 +13,7 @@ mod membership;
 pub mod message;
 mod offsets;
 mod rebalance;
+mod shared_map;
 mod subscription;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -205,7 +205,7 @@ impl<'a> Draft<'a> {
             });
             self.release_join(token, reply);
             self.touch(&id);
-            self.live.pending_sync.insert(id);
+            self.live.pending_sync.insert(id, ());
         }
         self.live.sync_deadline_ms = Some(self.in_ms(self.live.rebalance_timeout_ms()));
     }
