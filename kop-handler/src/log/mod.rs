@@ -36,7 +36,7 @@ use handler_api::{Handle, Host, Position, capability};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, OnceCell};
 
-pub use self::partition::Partition;
+pub use self::partition::{Growth, Partition};
 pub use self::types::*;
 pub use self::wait::{Waiter, Wake};
 use crate::clock::Clock;

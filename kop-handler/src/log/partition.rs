@@ -58,6 +58,8 @@ pub(super) struct State {
     /// Offset up to which the cleaner has been.
     pub(super) clean_end: i64,
     pub(super) unsaved: Unsaved,
+    /// What was taken in, counted.
+    growth: Growth,
     /// The ledger that is appended to, as far as it is known.
     pub(super) ledger: OpenLedger,
 }
@@ -71,6 +73,15 @@ pub(super) struct Unsaved {
     pub(super) since_ms: Option<u64>,
     /// Ledgers whose times changed.
     pub(super) ledgers: BTreeSet<i64>,
+}
+
+/// How much a partition has grown by what was appended through it here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Growth {
+    /// Bytes of batches.
+    bytes: u64,
+    /// How often something else was found between two batches: others appended too.
+    breaks: u64,
 }
 
 /// The ledger that is appended to.
@@ -112,6 +123,7 @@ impl Partition {
                 log_start: restored.log_start,
                 clean_end: restored.clean_end,
                 unsaved: Unsaved::default(),
+                growth: Growth::default(),
                 ledger: OpenLedger::default(),
             }),
             positions: Mutex::new(Positions::default()),
@@ -199,6 +211,23 @@ impl Partition {
                 }
             })
             .collect()
+    }
+
+    /// A mark to ask [`Self::bytes_since`] with.
+    #[must_use]
+    pub fn growth(&self) -> Growth {
+        self.state.lock().growth
+    }
+
+    /// Bytes of batches between a mark and the high watermark; `None` where only reading can tell: others appended
+    /// too, or it died.
+    #[must_use]
+    pub fn bytes_since(&self, mark: Growth) -> Option<u64> {
+        let state = self.state.lock();
+        let counted = self.is_alive()
+            && state.taken_in >= self.high_watermark()
+            && state.growth.breaks == mark.breaks;
+        counted.then(|| state.growth.bytes.saturating_sub(mark.bytes))
     }
 
     /// The first record whose timestamp is `timestamp_ms` or later; control batches do not count. `None` if no record
@@ -303,6 +332,10 @@ impl State {
             bytes: batch.bytes,
         });
         self.unsaved.ledgers.extend(thinned);
+        self.growth.bytes += batch.bytes;
+        if base_offset != self.taken_in {
+            self.growth.breaks += 1;
+        }
         self.taken_in = last_offset + 1;
         self.unsaved.bytes += batch.bytes;
         self.unsaved.since_ms.get_or_insert(now_ms);

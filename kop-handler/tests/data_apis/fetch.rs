@@ -91,6 +91,41 @@ async fn a_fetch_waits_until_min_bytes_are_there() {
 }
 
 #[tokio::test]
+async fn a_fetch_counts_the_bytes_that_it_waits_for_and_does_not_read_them_each_time() {
+    let plugin = Plugin::start(&[]).await;
+    let mut client = plugin.connect().await;
+    create(&mut client, "t", 2).await;
+    let mut other = plugin.connect().await;
+    let reads = || plugin.metric("kop_server_MESSAGE_READ_count");
+    let before = reads();
+    let asked = fetch_request("t", &[(0, 0), (1, 0)])
+        .with_max_wait_ms(30_000)
+        .with_min_bytes(20_000);
+    client.send(12, &asked).await;
+    // 200 batches of a hundred and some bytes each, on both partitions by turns: more than pauses gather.
+    let value = "x".repeat(60);
+    let mut sent = 0;
+    for turn in 0.. {
+        let records = batch(1, &[&value]);
+        sent += records.len();
+        let answer = produce(&mut other, "t", turn % 2, records).await;
+        assert_eq!(answer.error_code, 0);
+        if sent >= 20_000 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    let (_, reply) = client.receive::<FetchRequest>(12).await;
+    let found: usize = partitions(&reply)
+        .iter()
+        .map(|partition| partition.records.as_ref().unwrap().len())
+        .sum();
+    assert_eq!(found, sent);
+    let read = reads() - before;
+    assert!(read <= 10.0, "{read} reads");
+}
+
+#[tokio::test]
 async fn limits_of_a_fetch_hold_and_the_first_batch_comes_whatever_its_size() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;

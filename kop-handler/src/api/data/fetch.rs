@@ -22,7 +22,7 @@ use super::fetch_sessions::{Ask, FINAL_EPOCH, Followed, NO_SESSION, Outcome, Pla
 use super::partitions::{self, TopicRef};
 use crate::api::{Answer, Call, Reply, Server};
 use crate::error::Fault;
-use crate::log::{Fetched, Isolation, Partition, Read, Wake};
+use crate::log::{Fetched, Growth, Isolation, Partition, Read, Wake};
 use crate::wire::WireError;
 use crate::wire::batch::Compression;
 use crate::wire::fetch::{FetchPartition, FetchReply, FetchTopic};
@@ -38,7 +38,7 @@ const WITH_REPLICA_STATE: i16 = 15;
 
 /// Pause before reading again where the host does not watch.
 const UNWATCHED: Duration = Duration::from_millis(100);
-/// Pause before reading again after a wake-up that was not enough: many small appends would else make as many reads.
+/// Pause before counting again after a wake-up that was not enough: many small appends would else wake as often.
 const GATHER: Duration = Duration::from_millis(2);
 
 impl Answer for FetchReply {
@@ -265,6 +265,11 @@ async fn read(
     let deadline = Instant::now() + terms.max_wait;
     let mut waited = false;
     loop {
+        // Before the read: what comes in between is counted twice rather than never.
+        let marks: Vec<Option<Growth>> = opened
+            .iter()
+            .map(|opened| opened.as_ref().ok().map(|partition| partition.growth()))
+            .collect();
         let results = read_once(server, partitions, &opened, terms).await;
         let found: usize = results.iter().flatten().map(|fetched| fetched.size).sum();
         let enough =
@@ -275,34 +280,66 @@ async fn read(
             }
             return results;
         }
-        let ends: Vec<(Arc<Partition>, i64)> = opened
+        let watched: Vec<Watched> = opened
             .iter()
             .zip(&results)
-            .filter_map(|(opened, result)| {
-                Some((
-                    Arc::clone(opened.as_ref().ok()?),
-                    result.as_ref().ok()?.high_watermark,
-                ))
+            .zip(marks)
+            .filter_map(|((opened, result), mark)| {
+                Some(Watched {
+                    partition: Arc::clone(opened.as_ref().ok()?),
+                    end: result.as_ref().ok()?.high_watermark,
+                    mark: mark?,
+                })
             })
             .collect();
         drop(results);
-        let more = async {
-            let woken = server.logs.wait(&ends).await;
-            match woken {
-                Wake::Moved if terms.min_bytes > 1 => tokio::time::sleep(GATHER).await,
-                Wake::Unwatched => tokio::time::sleep(UNWATCHED).await,
-                Wake::Moved | Wake::Overloaded => {}
-            }
-            woken
-        };
+        let wanted = u64::try_from(terms.min_bytes - found).unwrap_or(u64::MAX);
         waited = tokio::select! {
-            woken = more => woken != Wake::Overloaded,
+            woken = grown(server, watched, wanted) => woken != Wake::Overloaded,
             () = tokio::time::sleep_until(deadline) => false,
             () = server.closed() => false,
         };
         if !waited {
             // Nothing came in time, or nobody may wait: what is there now is the answer.
             return read_once(server, partitions, &opened, terms).await;
+        }
+    }
+}
+
+/// A partition that a Fetch waits for.
+struct Watched {
+    partition: Arc<Partition>,
+    /// Where its end was when it was looked at last.
+    end: i64,
+    mark: Growth,
+}
+
+/// Waits until reading again is worth it: `wanted` bytes have come, or something that only reading can tell of.
+async fn grown(server: &Server, mut watched: Vec<Watched>, wanted: u64) -> Wake {
+    loop {
+        let ends: Vec<(Arc<Partition>, i64)> = watched
+            .iter()
+            .map(|watched| (Arc::clone(&watched.partition), watched.end))
+            .collect();
+        let woken = server.logs.wait(&ends).await;
+        match woken {
+            Wake::Overloaded => return woken,
+            Wake::Unwatched => {
+                tokio::time::sleep(UNWATCHED).await;
+                return woken;
+            }
+            Wake::Moved if wanted <= 1 => return woken,
+            Wake::Moved => tokio::time::sleep(GATHER).await,
+        }
+        for watched in &mut watched {
+            watched.end = watched.partition.high_watermark();
+        }
+        let counted = watched
+            .iter()
+            .map(|watched| watched.partition.bytes_since(watched.mark))
+            .try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+        if counted.is_none_or(|bytes| bytes >= wanted) {
+            return woken;
         }
     }
 }
