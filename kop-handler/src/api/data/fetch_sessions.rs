@@ -278,7 +278,6 @@ impl FetchSessions {
                 Plan::Full(ask.partitions)
             });
         }
-        let room = self.max_partitions.saturating_sub(sessions.partitions);
         let session = sessions
             .by_id
             .get_mut(&ask.id)
@@ -293,12 +292,7 @@ impl FetchSessions {
         for key in &ask.forgotten {
             session.forget(key);
         }
-        if ask.partitions.len() > room {
-            // The client begins anew, and is then answered without a session.
-            sessions.remove(ask.id);
-            sessions.partitions = sessions.recount();
-            return Err(Fault::FetchSessionIdNotFound(String::new()));
-        }
+        // A frame bounds how many they are.
         for partition in ask.partitions {
             session.add(partition);
         }
@@ -307,6 +301,11 @@ impl FetchSessions {
         let partitions: Vec<Followed> = session.order.values().cloned().collect();
         let after = session.order.len();
         sessions.partitions = sessions.partitions + after - before;
+        if sessions.partitions > self.max_partitions {
+            // The client begins anew, and is then answered without a session.
+            sessions.remove(ask.id);
+            return Err(Fault::FetchSessionIdNotFound(String::new()));
+        }
         if partitions.is_empty() {
             sessions.remove(ask.id);
             return Ok(Plan::Sessionless(partitions));
@@ -409,10 +408,6 @@ impl Sessions {
         if let Some(session) = self.by_id.remove(&id) {
             self.partitions = self.partitions.saturating_sub(session.order.len());
         }
-    }
-
-    fn recount(&self) -> usize {
-        self.by_id.values().map(|session| session.order.len()).sum()
     }
 
     /// Makes room for a session of `size` partitions, as Kafka does: the one that was not used for longest if it is

@@ -204,6 +204,29 @@ fn a_session_that_moved_on_while_a_request_waited_refuses_its_answer() {
 }
 
 #[test]
+fn a_full_session_takes_new_offsets_and_replacements_but_not_one_more() {
+    let sessions = sessions(10);
+    let all: Vec<i32> = (0..10).collect();
+    assert_eq!(begin(&sessions, &all, 7, 0), 7);
+    // The same partitions again, twice each, as a client that moved on names them.
+    let again: Vec<i32> = all.iter().chain(&all).copied().collect();
+    assert_eq!(numbers(&plan(&sessions, ask(7, 1, &again))), all);
+    // One goes, another comes.
+    let mut swap = ask(7, 2, &[10]);
+    swap.forgotten = vec![(TopicKey::Name("t".into()), 0)];
+    assert_eq!(plan(&sessions, swap).partitions().len(), 10);
+    assert_eq!(
+        sessions
+            .plan(ask(7, 3, &[11]), 0)
+            .map(|plan| numbers(&plan)),
+        Err(Fault::FetchSessionIdNotFound(String::new()))
+    );
+    assert_eq!(sessions.len(), 0);
+    // All its room is free again.
+    assert_eq!(begin(&sessions, &all, 8, 0), 8);
+}
+
+#[test]
 fn a_full_request_ends_the_old_session_and_a_final_one_begins_none() {
     let sessions = sessions(10);
     begin(&sessions, &[0], 7, 0);
