@@ -1,7 +1,7 @@
 //! What AlterConfigs and IncrementalAlterConfigs share: checks of keys, the change of a topic, and why nothing else can
 //! be altered.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::resource::{Kind, check_broker};
@@ -9,9 +9,30 @@ use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::configs::Overrides;
 
-/// The error for a resource that a request names twice.
-pub(super) fn duplicate_resource() -> Fault {
-    Fault::InvalidRequest("Each resource must appear at most once.".to_owned())
+/// Each resource of a request once, in order; one that it names twice with the error for that.
+pub(super) fn named_once<R>(
+    resources: Vec<R>,
+    name: impl Fn(&R) -> (i8, &str),
+) -> Vec<(R, Result<(), Fault>)> {
+    let key = |resource: &R| {
+        let (kind, name) = name(resource);
+        (kind, name.to_owned())
+    };
+    let mut times: HashMap<(i8, String), usize> = HashMap::new();
+    for resource in &resources {
+        *times.entry(key(resource)).or_default() += 1;
+    }
+    let once = resources.into_iter().filter_map(|resource| {
+        // The second of two equal ones finds nothing any more.
+        let verdict = match times.remove(&key(&resource))? {
+            1 => Ok(()),
+            _ => Err(Fault::InvalidRequest(
+                "Each resource must appear at most once.".to_owned(),
+            )),
+        };
+        Some((resource, verdict))
+    });
+    once.collect()
 }
 
 /// Checks that no key comes twice and none is null.

@@ -4,7 +4,6 @@
 //! effective at once, and concurrent changes of one topic are all kept. The configurations of brokers come from their
 //! file and cannot be altered.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kafka_protocol::messages::incremental_alter_configs_request::{
@@ -13,7 +12,7 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use super::alteration::{change_topic, check_keys, duplicate_resource, refuse};
+use super::alteration::{change_topic, check_keys, named_once, refuse};
 use super::message;
 use super::resource::Kind;
 use crate::api::{Call, Server};
@@ -30,23 +29,14 @@ pub(crate) async fn handle(
     call: &Call,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let mut times: HashMap<(i8, String), usize> = HashMap::new();
-    for resource in &request.resources {
-        *times
-            .entry((resource.resource_type, resource.resource_name.to_string()))
-            .or_default() += 1;
-    }
-    let mut responses = Vec::with_capacity(request.resources.len());
-    for resource in request.resources {
-        let Some(times) =
-            times.remove(&(resource.resource_type, resource.resource_name.to_string()))
-        else {
-            continue; // The second of two equal ones.
-        };
-        let result = if times > 1 {
-            Err(duplicate_resource())
-        } else {
-            alter(server, call, &resource, request.validate_only).await
+    let resources = named_once(request.resources, |resource| {
+        (resource.resource_type, resource.resource_name.as_str())
+    });
+    let mut responses = Vec::with_capacity(resources.len());
+    for (resource, verdict) in resources {
+        let result = match verdict {
+            Ok(()) => alter(server, call, &resource, request.validate_only).await,
+            Err(fault) => Err(fault),
         };
         let reply = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)

@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_producers_response::{
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::partitions::{self, TopicRef};
+use super::partitions;
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::log::ActiveProducer;
@@ -20,37 +20,22 @@ pub(crate) async fn handle(
     _call: &Call,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
-    let wanted: Vec<TopicRef<'_>> = request
+    let asked: Vec<(&str, Vec<i32>)> = request
         .topics
         .iter()
-        .map(|topic| TopicRef::Name(&topic.name))
+        .map(|topic| (topic.name.as_str(), topic.partition_indexes.clone()))
         .collect();
-    let topics = partitions::topics(server, &wanted).await;
-    let mut opening = Vec::new();
-    for (topic, asked) in topics.iter().zip(&request.topics) {
-        if let Ok(topic) = topic {
-            opening.extend(
-                asked
-                    .partition_indexes
-                    .iter()
-                    .map(|index| (Arc::clone(topic), *index)),
-            );
-        }
-    }
-    let mut opened = partitions::open(server, &opening).await.into_iter();
-    let topics = topics
+    let opened = partitions::open_named(server, &asked).await;
+    let topics = request
+        .topics
         .into_iter()
-        .zip(request.topics)
-        .map(|(topic, asked)| {
-            let answers = asked.partition_indexes.iter().map(|index| {
-                let found = match &topic {
-                    Ok(_) => opened
-                        .next()
-                        .unwrap_or_else(|| Err(Fault::Internal(String::new()))),
-                    Err(fault) => Err(fault.clone()),
-                };
-                answer(*index, found.map(|found| found.active_producers()))
-            });
+        .zip(opened)
+        .map(|(asked, opened)| {
+            let answers = asked
+                .partition_indexes
+                .iter()
+                .zip(opened)
+                .map(|(index, found)| answer(*index, found.map(|found| found.active_producers())));
             let answers = answers.collect();
             TopicResponse::default()
                 .with_name(asked.name)

@@ -15,7 +15,7 @@ use kafka_protocol::messages::list_offsets_response::{
 };
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
-use super::partitions::{self, TopicRef};
+use super::partitions;
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::log::{Isolation, Partition, TimestampOffset};
@@ -113,48 +113,29 @@ pub(crate) fn refusal(
 }
 
 async fn open(server: &Server, request: &ListOffsetsRequest) -> Vec<Vec<Asked>> {
-    let wanted: Vec<TopicRef<'_>> = request
+    let named: Vec<(&str, Vec<i32>)> = request
         .topics
         .iter()
-        .map(|topic| TopicRef::Name(&topic.name))
+        .map(|topic| {
+            let numbers = topic.partitions.iter().map(|asked| asked.partition_index);
+            (topic.name.as_str(), numbers.collect())
+        })
         .collect();
-    let topics = partitions::topics(server, &wanted).await;
     let mut times: HashMap<(&str, i32), u32> = HashMap::new();
-    for topic in &request.topics {
-        for partition in &topic.partitions {
-            *times
-                .entry((&topic.name, partition.partition_index))
-                .or_default() += 1;
+    for (topic, numbers) in &named {
+        for number in numbers {
+            *times.entry((topic, *number)).or_default() += 1;
         }
     }
-    let mut opening = Vec::new();
-    for (topic, asked) in topics.iter().zip(&request.topics) {
-        if let Ok(topic) = topic {
-            opening.extend(
-                asked
-                    .partitions
-                    .iter()
-                    .map(|partition| (Arc::clone(topic), partition.partition_index)),
-            );
-        }
-    }
-    let mut opened = partitions::open(server, &opening).await.into_iter();
+    let opened = partitions::open_named(server, &named).await;
+    let topics = request.topics.iter().zip(opened);
     topics
-        .iter()
-        .zip(&request.topics)
-        .map(|(topic, asked)| {
+        .map(|(topic, opened)| {
+            let asked = topic.partitions.iter().zip(opened);
             asked
-                .partitions
-                .iter()
-                .map(|partition| {
-                    let found = match topic {
-                        Ok(_) => opened
-                            .next()
-                            .unwrap_or_else(|| Err(Fault::Internal(String::new()))),
-                        Err(fault) => Err(fault.clone()),
-                    };
+                .map(|(partition, found)| {
                     let twice = times
-                        .get(&(&*asked.name, partition.partition_index))
+                        .get(&(topic.name.as_str(), partition.partition_index))
                         .is_some_and(|times| *times > 1);
                     Asked {
                         index: partition.partition_index,

@@ -13,7 +13,7 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
 };
 use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
-use super::partitions::{self, TopicRef};
+use super::partitions;
 use crate::api::{Call, Server};
 use crate::error::Fault;
 
@@ -22,42 +22,32 @@ pub(crate) async fn handle(
     _call: &Call,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let wanted: Vec<TopicRef<'_>> = request
+    let asked: Vec<(&str, Vec<i32>)> = request
         .topics
         .iter()
-        .map(|topic| TopicRef::Name(&topic.topic))
+        .map(|topic| {
+            let numbers = topic.partitions.iter().map(|asked| asked.partition);
+            (topic.topic.as_str(), numbers.collect())
+        })
         .collect();
-    let topics = partitions::topics(server, &wanted).await;
-    let mut opening = Vec::new();
-    for (topic, asked) in topics.iter().zip(&request.topics) {
-        if let Ok(topic) = topic {
-            opening.extend(
-                asked
-                    .partitions
-                    .iter()
-                    .map(|partition| (Arc::clone(topic), partition.partition)),
-            );
-        }
-    }
-    let mut opened = partitions::open(server, &opening).await.into_iter();
-    let results = topics
+    let opened = partitions::open_named(server, &asked).await;
+    let results = request
+        .topics
         .into_iter()
-        .zip(request.topics)
-        .map(|(topic, asked)| {
-            let ends = asked.partitions.iter().map(|partition| {
-                let found = match &topic {
-                    Ok(_) => opened
-                        .next()
-                        .unwrap_or_else(|| Err(Fault::Internal(String::new()))),
-                    Err(fault) => Err(fault.clone()),
-                };
-                let end = found.and_then(|found| {
-                    partitions::check_leader_epoch(&found, partition.current_leader_epoch)?;
-                    let end = found.end_of_epoch(partition.leader_epoch);
-                    Ok(end.map(|end| (partition.leader_epoch, end)))
+        .zip(opened)
+        .map(|(asked, opened)| {
+            let ends = asked
+                .partitions
+                .iter()
+                .zip(opened)
+                .map(|(partition, found)| {
+                    let end = found.and_then(|found| {
+                        partitions::check_leader_epoch(&found, partition.current_leader_epoch)?;
+                        let end = found.end_of_epoch(partition.leader_epoch);
+                        Ok(end.map(|end| (partition.leader_epoch, end)))
+                    });
+                    answer(partition.partition, end)
                 });
-                answer(partition.partition, end)
-            });
             let ends = ends.collect();
             OffsetForLeaderTopicResult::default()
                 .with_topic(asked.topic)

@@ -71,6 +71,32 @@ pub(super) async fn topics(
         .collect()
 }
 
+/// Opens partitions by topic name and number; answers in the same shape.
+pub(super) async fn open_named(
+    server: &Server,
+    asked: &[(&str, Vec<i32>)],
+) -> Vec<Vec<Result<Arc<Partition>, Fault>>> {
+    let names: Vec<TopicRef<'_>> = asked.iter().map(|(name, _)| TopicRef::Name(name)).collect();
+    let topics = topics(server, &names).await;
+    let mut opening = Vec::new();
+    for (topic, (_, numbers)) in topics.iter().zip(asked) {
+        if let Ok(topic) = topic {
+            opening.extend(numbers.iter().map(|number| (Arc::clone(topic), *number)));
+        }
+    }
+    let mut opened = open(server, &opening).await.into_iter();
+    let lost = || Fault::Internal("a partition was not answered".to_owned());
+    let mut answers = Vec::with_capacity(asked.len());
+    for (topic, (_, numbers)) in topics.iter().zip(asked) {
+        let of_topic = numbers.iter().map(|_| match topic {
+            Ok(_) => opened.next().unwrap_or_else(|| Err(lost())),
+            Err(fault) => Err(fault.clone()),
+        });
+        answers.push(of_topic.collect());
+    }
+    answers
+}
+
 /// Opens partitions of topics that were found; answers in their order.
 pub(super) async fn open(
     server: &Server,
