@@ -55,6 +55,10 @@ impl BrokerServices for EmbeddedBroker {
         Self::attach(self, protocol_data, sink)
     }
 
+    fn metrics(&self) -> String {
+        Self::metrics(self)
+    }
+
     fn close(&self) {
         Self::close(self);
     }

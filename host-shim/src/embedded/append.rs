@@ -34,6 +34,10 @@ pub(crate) fn append(core: &Arc<Core>, requests: &[AppendRequest]) -> Reply<Resu
         }
     }
     core.deliver(&fired);
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    if failed > 0 {
+        core.metrics.append_failures.add(failed as u64);
+    }
     match ticket {
         None => Reply::ok(results),
         Some(ticket) => ticket.reply(results),
@@ -204,6 +208,7 @@ impl Partition {
             let _ = core.files.remove(row.key());
             Failure::Undone(refused(core, &self.name, &error))
         })?;
+        core.metrics.created_files.add(1);
         writer.tail = Some(Box::new(Tail::of(&row, None)));
         let mut view = self.view.lock();
         view.ledgers.push(Ledger::open(row));
@@ -324,6 +329,8 @@ impl Partition {
                 index: last,
             }));
         }
+        core.metrics.appended_entries.add(batch.len() as u64);
+        core.metrics.appended_bytes.add(payload);
         *next_index = index;
         tail.offset = offset;
         tail.next_mark = next_mark;

@@ -73,6 +73,11 @@ impl DiskThreads {
         Ok(())
     }
 
+    /// How many tasks wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.queue.lock().tasks.len()
+    }
+
     /// Runs a task later and answers with its result; a panic is an error.
     pub(crate) fn reply<T: Send + 'static>(
         &self,

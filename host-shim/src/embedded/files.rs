@@ -233,7 +233,6 @@ impl Files {
     }
 
     /// How many are open.
-    #[cfg(test)]
     pub(crate) fn open_count(&self) -> usize {
         self.open.lock().len()
     }

@@ -131,6 +131,11 @@ impl Handles {
         self.slots.read().dead.values().cloned().collect()
     }
 
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.read().names.len()
+    }
+
     /// All openings.
     pub(crate) fn all(&self) -> Vec<Arc<Partition>> {
         self.slots.read().open.iter().flatten().cloned().collect()

@@ -163,8 +163,11 @@ impl Shared {
                 }
                 Due::Waste(files) => {
                     for key in files {
-                        if let Err(error) = core.files.remove(key) {
-                            tracing::warn!(ledger = key.0, %error, "a ledger file could not be removed");
+                        match core.files.remove(key) {
+                            Ok(()) => core.metrics.removed_files.add(1),
+                            Err(error) => {
+                                tracing::warn!(ledger = key.0, %error, "a ledger file could not be removed");
+                            }
                         }
                     }
                 }

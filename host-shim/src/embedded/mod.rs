@@ -11,6 +11,7 @@ mod handles;
 mod layout;
 pub mod limits;
 mod maintain;
+mod metrics;
 pub(crate) mod offline;
 mod opening;
 mod partition;
@@ -57,6 +58,12 @@ impl EmbeddedBroker {
     #[must_use]
     pub fn attach(&self, protocol_data: String, sink: Arc<dyn EventSink>) -> Arc<dyn HostServices> {
         Arc::new(services::Services::attach(&self.core, protocol_data, sink))
+    }
+
+    /// What the store counts of itself, in Prometheus' text format.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        metrics::render(&self.core)
     }
 
     /// Syncs everything, writes the mark of a clean stop and gives the directory up. Later calls of services are

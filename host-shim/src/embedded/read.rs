@@ -98,6 +98,7 @@ pub(crate) fn read(
     if let Some(answers) = read_all(core, &requests, max_bytes, Patience::Inline) {
         return Reply::ok(answers);
     }
+    core.metrics.cold_reads.add(1);
     let worker = Arc::clone(core);
     core.disk.reply("a cold read", move || {
         read_all(&worker, &requests, max_bytes, Patience::Wait)
@@ -134,7 +135,25 @@ fn read_all(
             Err(Stop::Cold) => return None,
         }
     }
+    count(core, &answers);
     Some(answers)
+}
+
+fn count(core: &Core, answers: &[Result<ReadAnswer, ApiError>]) {
+    let (mut entries, mut bytes, mut corrupt) = (0, 0, 0);
+    for answer in answers {
+        match answer {
+            Ok(answer) => {
+                entries += answer.entries.len();
+                bytes += answer.entries.iter().map(Entry::len).sum::<usize>();
+            }
+            Err(error) if error.kind() == ErrorCode::Corrupt => corrupt += 1,
+            Err(_) => {}
+        }
+    }
+    core.metrics.read_entries.add(entries as u64);
+    core.metrics.read_bytes.add(bytes as u64);
+    core.metrics.corrupt_reads.add(corrupt);
 }
 
 impl Stop {

@@ -23,6 +23,7 @@ use super::handles::{Attachment, Attachments, Handles};
 use super::layout::{self, Layout, Lock};
 use super::limits::{ENTRY_HEADROOM_BYTES, LEDGER_ID_BLOCK};
 use super::maintain::{Maintenance, checkpoint, record_dead};
+use super::metrics::Metrics;
 use super::opening::Opening;
 use super::partition::{Fired, Partition};
 use super::read::Buffers;
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) sync: Syncer,
     pub(crate) maintenance: Maintenance,
     pub(crate) buffers: Arc<Buffers>,
+    pub(crate) metrics: Metrics,
     /// Id of the next ledger, and the first that is not reserved.
     ledger_ids: (AtomicI64, AtomicI64),
     reserving: Mutex<()>,
@@ -157,6 +159,7 @@ impl Core {
             sync: Syncer::default(),
             maintenance: Maintenance::default(),
             buffers: Arc::default(),
+            metrics: Metrics::default(),
             ledger_ids: (
                 AtomicI64::new(started.ledgers),
                 AtomicI64::new(started.ledgers + LEDGER_ID_BLOCK),

@@ -226,6 +226,7 @@ impl Partition {
             }
         }
         record(core, vec![(self, snapshot)])?;
+        core.metrics.created_files.add(1);
         let _ = file.marks.set(marks.into());
         let mut view = self.view.lock();
         if let Some(at) = view.ledger_by_id(row.id)

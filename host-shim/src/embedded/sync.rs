@@ -5,11 +5,13 @@
 //! the durable ends and answers.
 
 use std::future::Future;
+use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use handler_api::{ApiError, Appended, ErrorCode, Reply};
 use parking_lot::{Condvar, Mutex};
@@ -162,6 +164,11 @@ impl Syncer {
         ))
     }
 
+    /// How many appends wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.queue.lock().items.len()
+    }
+
     /// Queues entries. The caller holds the lock of the partition's writer.
     pub(crate) fn push(&self, item: Item) {
         self.shared.queue.lock().items.push(item);
@@ -196,6 +203,17 @@ impl Shared {
     }
 }
 
+fn sync(core: &Core, file: &LedgerFile) -> io::Result<()> {
+    let started = Instant::now();
+    let synced = file.sync();
+    let micros = started.elapsed().as_micros();
+    core.metrics.syncs.add(1);
+    core.metrics
+        .sync_us
+        .add(u64::try_from(micros).unwrap_or(u64::MAX));
+    synced
+}
+
 /// Makes a batch durable and answers it.
 fn settle(core: &Arc<Core>, items: Vec<Item>) {
     let named = core.files.sync_names();
@@ -208,7 +226,7 @@ fn settle(core: &Arc<Core>, items: Vec<Item>) {
             result.clone()
         } else {
             let result = match &named {
-                Ok(()) => item.file.sync(),
+                Ok(()) => sync(core, &item.file),
                 Err(error) => Err(error.kind().into()),
             };
             let result = result.map_err(|error| {
@@ -234,6 +252,8 @@ fn settle(core: &Arc<Core>, items: Vec<Item>) {
             Ok(())
         });
         if let Err(error) = &result {
+            let lost = item.slots.len() as u64;
+            core.metrics.append_failures.add(lost);
             tracing::error!(topic = &*partition.name, %error, "an entry may be lost");
             core.kill(partition, "a sync failed; open the topic again");
         }

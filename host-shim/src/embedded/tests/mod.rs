@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod faults;
 mod fixture;
+mod metrics;
 mod model;
 
 use std::future::Future;
