@@ -4,59 +4,28 @@
 //! they are not, it is skipped, and counted as that. The size limit of files (`ulimit -f`), which every process may
 //! set, is checked everywhere.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "assertions of tests"
-)]
+#![expect(clippy::expect_used, reason = "assertions of tests")]
 
-use std::future::Future;
+mod support;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
-use handler_api::ledger::OpenLedgers;
-use handler_api::topics::{CreateTopic, DeleteTopic, Topic, TopicName, TopicNames};
-use handler_api::{
-    ApiError, AppendRequest, Appended, ErrorCode, Handle, Host, Position, ReadRequest,
-};
+use handler_api::topics::{CreateTopic, DeleteTopic, Topic, TopicName};
+use handler_api::{ApiError, Appended, ErrorCode, Handle, Host, Position};
 use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
-use host_shim::events::NoEvents;
+use support::{read, wait};
 
 const DIRECTORY: &str = "KOP_FULL_DIR";
 const RESERVE: u64 = 4 * 1024 * 1024;
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
 fn start(dir: &Path, reserve_bytes: u64) -> (EmbeddedBroker, Host) {
-    let broker = EmbeddedBroker::open(EmbeddedConfig {
+    support::start(EmbeddedConfig {
         sync_data: false,
         reserve_bytes,
         ..EmbeddedConfig::new(dir)
     })
-    .expect("the directory opens");
-    let host = Host::of(broker.attach(String::new(), Arc::new(NoEvents)));
-    (broker, host)
 }
 
 fn topic(name: &str) -> String {
@@ -74,41 +43,18 @@ fn create(host: &Host, name: &str) -> Handle {
 }
 
 fn open(host: &Host, name: &str) -> Handle {
-    let names = TopicNames {
-        names: vec![format!("{}-partition-0", topic(name))],
-    };
-    let opened = wait(host.control::<OpenLedgers>(&names)).expect("opening works");
-    opened.ledgers[0].handle.expect("it exists").into()
+    support::open(host, format!("{}-partition-0", topic(name)))
 }
 
 fn append(host: &Host, handle: Handle, bytes: usize) -> Result<Appended, ApiError> {
-    let request = AppendRequest {
-        handle,
-        messages: 1,
-        flags: 0,
-        segments: vec![vec![1; bytes].into()].into(),
-    };
-    wait(host.append(vec![request]))
-        .expect("the call works")
-        .remove(0)
+    support::append(host, handle, vec![1; bytes])
 }
 
 /// Entries from the start to the end, each of them whole.
 fn count(host: &Host, handle: Handle) -> i64 {
     let (mut index, mut position) = (0, Position::UNKNOWN);
     loop {
-        let request = ReadRequest {
-            handle,
-            index,
-            position,
-            max_entries: u32::MAX,
-            flags: ReadRequest::AT_LEAST_ONE,
-            max_bytes: 1 << 20,
-        };
-        let answer = wait(host.read(vec![request], 1 << 20))
-            .expect("the call works")
-            .remove(0);
-        let answer = answer.expect("reads go on");
+        let answer = read(host, handle, index, position);
         if answer.entries.is_empty() {
             return index;
         }

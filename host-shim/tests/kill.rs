@@ -3,55 +3,31 @@
 //! The test runs itself as a child process that appends from several threads and says on its standard output what was
 //! acknowledged; the parent kills it with SIGKILL, opens the directory and looks.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "assertions of tests"
-)]
+#![expect(clippy::expect_used, reason = "assertions of tests")]
+
+mod support;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use handler_api::ledger::{OpenLedgers, Rollover};
-use handler_api::topics::{CreateTopic, Topic, TopicNames};
-use handler_api::{AppendRequest, Handle, Host, Position, ReadRequest};
+use handler_api::ledger::Rollover;
+use handler_api::topics::{CreateTopic, Topic};
+use handler_api::{Host, Position};
 use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
-use host_shim::events::NoEvents;
+use support::{append, open, read, wait};
 
 const DIRECTORY: &str = "KOP_KILL_DIR";
 const SYNC: &str = "KOP_KILL_SYNC";
 const PARTITIONS: u32 = 4;
 const ROUNDS: u32 = 6;
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
 fn start(dir: &Path, sync_data: bool) -> (EmbeddedBroker, Host) {
-    let broker = EmbeddedBroker::open(EmbeddedConfig {
+    support::start(EmbeddedConfig {
         sync_data,
         // Many rollovers and checkpoints, so that a kill falls into them too.
         max_ledger_bytes: 20_000,
@@ -59,21 +35,10 @@ fn start(dir: &Path, sync_data: bool) -> (EmbeddedBroker, Host) {
         max_open_files: 16,
         ..EmbeddedConfig::new(dir)
     })
-    .expect("the directory opens");
-    let host = Host::of(broker.attach(String::new(), Arc::new(NoEvents)));
-    (broker, host)
 }
 
 fn partition(number: u32) -> String {
     format!("persistent://public/default/killed-partition-{number}")
-}
-
-fn open(host: &Host, number: u32) -> Handle {
-    let names = TopicNames {
-        names: vec![partition(number)],
-    };
-    let opened = wait(host.control::<OpenLedgers>(&names)).expect("opening works");
-    opened.ledgers[0].handle.expect("it exists").into()
 }
 
 fn payload(number: u32, index: i64) -> Vec<u8> {
@@ -101,18 +66,10 @@ fn child() {
         for number in 0..PARTITIONS {
             let host = host.clone();
             scope.spawn(move || {
-                let handle = open(&host, number);
+                let handle = open(&host, partition(number));
                 let mut next = host.watch(handle, i64::MAX).expect("it is open") + 1;
                 loop {
-                    let request = AppendRequest {
-                        handle,
-                        messages: 1,
-                        flags: 0,
-                        segments: vec![payload(number, next).into()].into(),
-                    };
-                    let appended = wait(host.append(vec![request]))
-                        .expect("it is open")
-                        .remove(0);
+                    let appended = append(&host, handle, payload(number, next));
                     let index = appended.expect("there is room").index;
                     assert_eq!(index, next);
                     let mut out = std::io::stdout().lock();
@@ -171,7 +128,7 @@ fn append_and_kill(dir: &Path, sync_data: bool, life: Duration) -> HashMap<u32, 
 
 fn check(dir: &Path, number: u32, acknowledged: i64) {
     let (_broker, host) = start(dir, false);
-    let handle = open(&host, number);
+    let handle = open(&host, partition(number));
     let end = host.watch(handle, i64::MAX).expect("it is open");
     assert!(
         end >= acknowledged,
@@ -179,18 +136,7 @@ fn check(dir: &Path, number: u32, acknowledged: i64) {
     );
     let (mut index, mut position) = (0, Position::UNKNOWN);
     while index <= end {
-        let request = ReadRequest {
-            handle,
-            index,
-            position,
-            max_entries: u32::MAX,
-            flags: ReadRequest::AT_LEAST_ONE,
-            max_bytes: 1 << 20,
-        };
-        let answer = wait(host.read(vec![request], 1 << 20))
-            .expect("reads work")
-            .remove(0)
-            .expect("nothing is damaged");
+        let answer = read(&host, handle, index, position);
         assert!(!answer.entries.is_empty(), "nothing at {index} of {end}");
         for entry in &answer.entries {
             assert_eq!(entry.index, index, "dense");
