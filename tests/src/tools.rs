@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kop_fetch::folder::{FETCH, checked, fetched, need, python_environment, write};
 pub use kop_fetch::folder::{repository, target};
-use kop_fetch::java::jars;
+use kop_fetch::java::{Jdk, jars};
 
 use crate::process::{Finished, run};
 
@@ -59,8 +59,8 @@ impl Kafka {
 
 /// Fetches Apache Kafka (broker, tools, clients and what they need).
 pub fn kafka() -> Result<Kafka, String> {
-    let java = need("java", "a JDK")?;
-    need("javac", "a JDK")?;
+    // The one that it is measured with too; a JDK that is too old is none.
+    let java = Jdk::of(17)?.program("java");
     let jars = jars("kafka", include_str!("../clients/java/pom.xml"), &[])?;
     Ok(Kafka { java, jars })
 }
