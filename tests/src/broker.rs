@@ -63,6 +63,10 @@ pub struct Options {
     pub flavour: Option<Flavour>,
     /// Keys of the broker's configuration, after the ones that the test harness sets.
     pub set: Vec<(String, String)>,
+    /// Keys of Kafka's `server.properties`, for runs against the reference.
+    pub kafka: Vec<(String, String)>,
+    /// The `host:port` that a second listener, `EXTERNAL`, advertises; none if not given.
+    pub external: Option<String>,
     /// Where the data lives; a temporary directory of its own if not given.
     pub data: Option<PathBuf>,
     /// The directory with the built `kop` and plugin; that of the running test if not given.
@@ -74,6 +78,13 @@ impl Options {
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
         self.set.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds one key of Kafka's, which matters in runs against the reference only.
+    #[must_use]
+    pub fn kafka(mut self, key: &str, value: &str) -> Self {
+        self.kafka.push((key.to_owned(), value.to_owned()));
         self
     }
 

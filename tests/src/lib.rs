@@ -9,7 +9,7 @@ pub mod node;
 pub mod pulsar;
 pub mod raw;
 pub mod rd;
-pub mod reference;
+mod reference;
 pub mod skip;
 pub mod stat;
 pub mod tools;

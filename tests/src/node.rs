@@ -39,6 +39,8 @@ pub struct Node {
     /// Dropped, and so deleted, after the process has ended.
     home: tempfile::TempDir,
     ports: Ports,
+    /// Of the second listener, where one is asked for.
+    external: u16,
     started_in: Duration,
     /// A test has stopped or killed it, or sent it a signal.
     touched: bool,
@@ -59,6 +61,7 @@ impl Node {
                 bookie: free_port(),
                 zookeeper: free_port(),
             },
+            external: free_port(),
             started_in: Duration::ZERO,
             touched: false,
         };
@@ -79,6 +82,11 @@ impl Node {
     /// The Kafka listener's address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.ports.kafka))
+    }
+
+    /// The address of the second listener, where [`Options::external`] asks for one.
+    pub fn external_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.external))
     }
 
     /// The address of the web port (`/metrics`).
@@ -207,12 +215,19 @@ impl Node {
     fn command(&self) -> Result<Command, String> {
         let (home, data) = (self.home.path(), self.data());
         match self.flavour {
-            Flavour::Kafka => reference::command(home, &data, self.ports.kafka, self.ports.web),
+            Flavour::Kafka => {
+                let ports = reference::Ports {
+                    clients: self.ports.kafka,
+                    controller: self.ports.web,
+                    external: self.external,
+                };
+                reference::command(home, &data, ports, &self.options)
+            }
             Flavour::Kop => self.standalone(),
             Flavour::Pulsar(release) => {
                 let mut settings = standalone::settings(release, self.ports);
-                for (key, value) in &self.options.set {
-                    settings.set(key, value);
+                for (key, value) in self.asked() {
+                    settings.set(&key, &value);
                 }
                 standalone::command(release, &settings, self.ports, home, &data)
             }
@@ -250,13 +265,34 @@ impl Node {
             ("webServicePort", self.ports.web.to_string()),
             ("protocolHandlerDirectory", protocols.display().to_string()),
         ];
-        let own = own.map(|(key, value)| format!("{key}={value}"));
-        let set = self.options.set.iter();
-        let asked = set.map(|(key, value)| format!("{key}={value}"));
-        for setting in own.into_iter().chain(asked) {
-            command.arg("--set").arg(setting);
+        let own = own.map(|(key, value)| (key.to_owned(), value));
+        for (key, value) in own.into_iter().chain(self.asked()) {
+            command.arg("--set").arg(format!("{key}={value}"));
         }
         Ok(command)
+    }
+
+    /// What the test asks for in our own keys: the second listener, then its settings.
+    fn asked(&self) -> Vec<(String, String)> {
+        let (own, external) = (self.address(), self.external_address());
+        let listeners = self.options.external.iter().flat_map(|advertised| {
+            [
+                (
+                    "kafkaListeners",
+                    format!("PLAINTEXT://{own},EXTERNAL://{external}"),
+                ),
+                (
+                    "kafkaAdvertisedListeners",
+                    format!("PLAINTEXT://{own},EXTERNAL://{advertised}"),
+                ),
+                (
+                    "kafkaProtocolMap",
+                    "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT".to_owned(),
+                ),
+            ]
+        });
+        let listeners = listeners.map(|(key, value)| (key.to_owned(), value));
+        listeners.chain(self.options.set.clone()).collect()
     }
 }
 

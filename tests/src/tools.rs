@@ -101,6 +101,13 @@ impl Kafka {
         command
     }
 
+    /// The same for tests, which start many of them to do little: a small heap, and nothing spent on optimizing.
+    pub fn small_broker(&self) -> Command {
+        let mut command = self.java();
+        command.args(["-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]);
+        command
+    }
+
     /// Runs one of the console tools by its class with these arguments.
     pub fn tool<S: AsRef<OsStr>>(
         &self,

@@ -22,7 +22,7 @@ use crate::kit::{append, batch, create, describe, start, text, topic_name, wait_
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
-const SET: i8 = 0;
+pub(crate) const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
@@ -69,7 +69,13 @@ fn topic_config(raw: &mut Raw, topic: &str, key: &str) -> (String, i8) {
 }
 
 #[track_caller]
-fn alter(raw: &mut Raw, topic: &str, key: &str, operation: i8, value: Option<&str>) -> i16 {
+pub(crate) fn alter(
+    raw: &mut Raw,
+    topic: &str,
+    key: &str,
+    operation: i8,
+    value: Option<&str>,
+) -> i16 {
     let config = AlterableConfig::default()
         .with_name(text(key))
         .with_config_operation(operation)

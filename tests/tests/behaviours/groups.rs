@@ -13,19 +13,17 @@ use kafka_protocol::messages::offset_fetch_request::{
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, DeleteGroupsRequest, DescribeGroupsRequest,
-    FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse,
-    LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
-    SyncGroupRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, DeleteGroupsRequest,
+    DescribeGroupsRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest,
+    OffsetFetchRequest, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest, SyncGroupRequest,
 };
 use kop_tests::broker::{Broker, is_reference};
 use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
-use uuid::Uuid;
 
 use crate::kit::{
-    FETCH, advertised, append, batch, batches, create, describe, fetch_request, start, text,
-    topic_name,
+    advertised, append, batch, create, describe, read_to_end, start, text, topic_name,
 };
 
 const UNKNOWN_MEMBER: i16 = 25;
@@ -104,7 +102,7 @@ fn group_of_one(raw: &mut Raw, name: &str) -> JoinGroupResponse {
     joined
 }
 
-fn commit_request(name: &str, topic: &str, offset: i64) -> OffsetCommitRequest {
+pub(crate) fn commit_request(name: &str, topic: &str, offset: i64) -> OffsetCommitRequest {
     let partition = OffsetCommitRequestPartition::default()
         .with_partition_index(0)
         .with_committed_offset(offset)
@@ -121,7 +119,7 @@ fn commit_request(name: &str, topic: &str, offset: i64) -> OffsetCommitRequest {
 
 /// Commits without being a member, as simple consumers do.
 #[track_caller]
-fn commit(raw: &mut Raw, name: &str, topic: &str, offset: i64) {
+pub(crate) fn commit(raw: &mut Raw, name: &str, topic: &str, offset: i64) {
     find_coordinator(raw, name);
     let reply = raw.call(8, &commit_request(name, topic, offset));
     assert_eq!(reply.topics[0].partitions[0].error_code, 0);
@@ -129,7 +127,12 @@ fn commit(raw: &mut Raw, name: &str, topic: &str, offset: i64) {
 
 /// Offset, metadata and error of a group for partition 0 of a topic.
 #[track_caller]
-fn committed(raw: &mut Raw, version: i16, name: &str, topic: &str) -> (i64, Option<String>, i16) {
+pub(crate) fn committed(
+    raw: &mut Raw,
+    version: i16,
+    name: &str,
+    topic: &str,
+) -> (i64, Option<String>, i16) {
     if version >= 8 {
         let topics = OffsetFetchRequestTopics::default()
             .with_name(topic_name(topic))
@@ -187,7 +190,7 @@ pub(crate) fn find_coordinator(raw: &mut Raw, name: &str) -> (i32, i32) {
     (found.node_id.0, found.port)
 }
 
-fn state(raw: &mut Raw, name: &str) -> (String, usize) {
+pub(crate) fn state(raw: &mut Raw, name: &str) -> (String, usize) {
     let request = DescribeGroupsRequest::default().with_groups(vec![group(name)]);
     let reply = raw.call(5, &request).groups.remove(0);
     (reply.group_state.to_string(), reply.members.len())
@@ -425,6 +428,17 @@ fn a_group_whose_members_are_gone_stays_empty_while_it_has_offsets() {
     assert_eq!(committed(&mut raw, 7, "gone", "kept").0, 0);
 }
 
+/// Key of the record that holds a group's offset of partition 0 of a topic (Kafka's OffsetCommitKey, version 1).
+pub(crate) fn offset_key(group: &str, topic: &str) -> Vec<u8> {
+    let mut key = vec![0, 1];
+    for text in [group, topic] {
+        key.extend(i16::try_from(text.len()).expect("short").to_be_bytes());
+        key.extend(text.as_bytes());
+    }
+    key.extend(0_i32.to_be_bytes());
+    key
+}
+
 /// Row 58.
 #[test]
 fn the_log_of_groups_is_a_topic_that_clients_can_read() {
@@ -435,31 +449,16 @@ fn the_log_of_groups_is_a_topic_that_clients_can_read() {
     assert_eq!(topic.error_code, 0);
     assert!(topic.is_internal);
     assert_eq!(topic.partitions.len(), 50);
-    let mut key = vec![0, 1, 0, 6];
-    key.extend(b"logged\0\x03any\0\0\0\0");
+    let key = offset_key("logged", "any");
     let mut offsets = Vec::new();
     // Kafka and KoP place groups whose hash is negative differently; clients do not compute the place.
     for partition in 0..50 {
-        let mut request = fetch_request(
-            FETCH,
-            "__consumer_offsets",
-            Uuid::nil(),
-            &[(partition, 0, 1 << 20)],
-        );
-        request.max_wait_ms = 0;
-        let reply = raw.call(FETCH, &request);
-        let data = &reply.responses[0].partitions[0];
-        assert_eq!(data.error_code, 0, "partition {partition}");
-        for view in batches(data) {
-            for record in &view.records(1 << 20).expect("records") {
-                let record = record.expect("a record");
-                if record.key == Some(&key[..]) {
-                    let value = record.value.expect("a value");
-                    offsets.push(i64::from_be_bytes(
-                        value[2..10].try_into().expect("eight bytes"),
-                    ));
-                }
-            }
+        let records = read_to_end(&mut raw, "__consumer_offsets", partition, 0);
+        for record in records.iter().filter(|r| r.key.as_ref() == Some(&key)) {
+            let value = record.value.as_ref().expect("a value");
+            offsets.push(i64::from_be_bytes(
+                value[2..10].try_into().expect("eight bytes"),
+            ));
         }
     }
     assert_eq!(offsets, [3]);
@@ -473,21 +472,44 @@ fn clients_may_not_write_to_the_log_of_groups() {
     assert_eq!(answer.error_code, 17, "INVALID_TOPIC_EXCEPTION");
 }
 
-/// Rows 59 and 60: what is not built is not advertised, and closes the connection.
-#[test]
-fn newer_group_protocols_are_offered_only_if_they_work() {
-    let (broker, mut raw) = start();
-    let offered = advertised::<ConsumerGroupHeartbeatRequest>(&mut raw).is_some();
+/// Whether an API that not every broker has is offered; one that is not closes the connection.
+fn is_offered_or_closes<R: kafka_protocol::protocol::Request>(
+    broker: &Broker,
+    raw: &mut Raw,
+    request: &R,
+) -> bool {
+    let offered = advertised::<R>(raw);
     let mut other = Raw::connect(broker.address());
-    other.send(
-        0,
-        &ConsumerGroupHeartbeatRequest::default().with_group_id(group("new")),
-    );
-    if offered {
-        assert!(other.receive_frame().is_some());
+    // 0 or 1: a version that the codec has, and that would be served if any were.
+    other.send(offered.map_or(R::VERSIONS.min, |(min, _)| min), request);
+    if offered.is_some() {
+        assert!(other.receive_frame().is_some(), "key {}", R::KEY);
     } else {
         other.expect_closed();
     }
+    offered.is_some()
+}
+
+/// Rows 59 and 60: what is not built is not advertised, and closes the connection; the features that would make
+/// clients ask for it are in the handshake's tests.
+#[test]
+fn newer_group_protocols_are_offered_only_if_they_work() {
+    let (broker, mut raw) = start();
+    find_coordinator(&mut raw, "new");
+    let consumer = ConsumerGroupHeartbeatRequest::default().with_group_id(group("new"));
+    let described = ConsumerGroupDescribeRequest::default().with_group_ids(vec![group("new")]);
+    assert_eq!(
+        is_offered_or_closes(&broker, &mut raw, &consumer),
+        is_offered_or_closes(&broker, &mut raw, &described),
+        "both or neither"
+    );
+    let share = ShareGroupHeartbeatRequest::default().with_group_id(group("new"));
+    let described = ShareGroupDescribeRequest::default().with_group_ids(vec![group("new")]);
+    assert_eq!(
+        is_offered_or_closes(&broker, &mut raw, &share),
+        is_offered_or_closes(&broker, &mut raw, &described),
+        "both or neither"
+    );
 }
 
 /// Row 59b.

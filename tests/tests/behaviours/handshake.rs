@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use bytes::Buf;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest,
+    FindCoordinatorRequest, MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::Decodable;
 use kop_tests::broker::{Broker, Options, is_reference};
 use kop_tests::raw::Raw;
 
-use crate::kit::{METADATA, start, text};
+use crate::groups::find_coordinator;
+use crate::kit::{METADATA, create, start, text, topic_name};
 
 fn software() -> ApiVersionsRequest {
     ApiVersionsRequest::default()
@@ -229,6 +231,61 @@ fn clients_are_told_the_address_that_the_listener_advertises() {
         (&*reply.brokers[0].host, reply.brokers[0].port),
         ("broker.example", 2222)
     );
+}
+
+/// Row 87: each listener advertises its own address, in everything that names a broker.
+#[test]
+fn clients_of_a_second_listener_are_told_its_own_address() {
+    let options = Options {
+        external: Some("broker.example:2222".to_owned()),
+        ..Options::default()
+    };
+    let broker = Broker::with(options);
+    let mut inside = Raw::connect(broker.address());
+    let mut outside = Raw::connect(broker.external_address());
+    create(&mut inside, "seen-from-both", 1, &[]);
+    find_coordinator(&mut inside, "any");
+    let own = ("127.0.0.1".to_owned(), i32::from(broker.address().port()));
+    let other = ("broker.example".to_owned(), 2222);
+    for (raw, address) in [(&mut inside, &own), (&mut outside, &other)] {
+        let topics =
+            vec![MetadataRequestTopic::default().with_name(Some(topic_name("seen-from-both")))];
+        let reply = raw.call(
+            METADATA,
+            &MetadataRequest::default().with_topics(Some(topics)),
+        );
+        let brokers: Vec<_> = reply
+            .brokers
+            .iter()
+            .map(|b| (b.host.to_string(), b.port))
+            .collect();
+        assert_eq!(brokers, std::slice::from_ref(address), "Metadata");
+        let leader = reply.topics[0].partitions[0].leader_id;
+        assert_eq!(
+            (leader, reply.controller_id),
+            (reply.brokers[0].node_id, reply.brokers[0].node_id),
+            "leader and controller are among the brokers of the listener"
+        );
+
+        let reply = raw.call(2, &DescribeClusterRequest::default());
+        let found = &reply.brokers[0];
+        assert_eq!((found.host.to_string(), found.port), *address, "cluster");
+
+        for version in [3, 4] {
+            let mut request = FindCoordinatorRequest::default();
+            if version == 4 {
+                request.coordinator_keys = vec![text("any")];
+            } else {
+                request.key = text("any");
+            }
+            let reply = raw.call(version, &request);
+            let found = match reply.coordinators.first() {
+                Some(found) => (found.host.to_string(), found.port),
+                None => (reply.host.to_string(), reply.port),
+            };
+            assert_eq!(found, *address, "FindCoordinator {version}");
+        }
+    }
 }
 
 #[test]

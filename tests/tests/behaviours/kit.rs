@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 use kop_handler::wire::batch::{BatchBuilder, BatchView, Batches, Compression, NewRecord};
-use kop_tests::broker::Broker;
+use kop_tests::broker::{Broker, Options};
 use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
 use uuid::Uuid;
@@ -283,6 +283,75 @@ pub fn values(data: &PartitionData, offset: i64) -> Vec<(i64, String)> {
     }
     found.retain(|(at, _)| *at >= offset);
     found
+}
+
+/// A record as a reader gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Got {
+    pub offset: i64,
+    pub timestamp: i64,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+}
+
+impl Got {
+    /// Offset, key and value, for records of text.
+    pub fn text(&self) -> (i64, String, Option<String>) {
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let key = self.key.as_ref().map(text).unwrap_or_default();
+        (self.offset, key, self.value.as_ref().map(text))
+    }
+}
+
+/// Reads a partition from an offset to its end as a consumer does: from the end of each reply on. Panics where that
+/// gets it nowhere.
+#[track_caller]
+pub fn read_to_end(raw: &mut Raw, topic: &str, partition: i32, from: i64) -> Vec<Got> {
+    let mut found = Vec::new();
+    let mut next = from;
+    loop {
+        let mut request = fetch_request(FETCH, topic, Uuid::nil(), &[(partition, next, 1 << 20)]);
+        request.max_wait_ms = 0;
+        let reply = raw.call(FETCH, &request);
+        let data = &reply.responses[0].partitions[0];
+        assert_eq!(data.error_code, 0, "{topic}-{partition} at {next}");
+        for view in batches(data) {
+            assert!(view.has_right_crc(), "the checksum of a batch is wrong");
+            for record in &view.records(64 << 20).expect("records") {
+                let record = record.expect("a record");
+                if record.offset >= next {
+                    found.push(Got {
+                        offset: record.offset,
+                        timestamp: record.timestamp,
+                        key: record.key.map(<[u8]>::to_vec),
+                        value: record.value.map(<[u8]>::to_vec),
+                    });
+                }
+            }
+            let end = view.header.last_offset() + 1;
+            next = next.max(end);
+        }
+        if next >= data.high_watermark {
+            return found;
+        }
+        let came = data.records.as_ref().map_or(0, Bytes::len);
+        assert!(came > 0, "{topic}-{partition}: no way on from {next}");
+    }
+}
+
+/// Keeps a broker's upkeep (retention, compaction) busy, so that a test need not wait for it for minutes.
+pub fn busy_upkeep() -> Options {
+    Options::default()
+        .set("kopLogRetentionCheckIntervalMs", "200")
+        .kafka("log.retention.check.interval.ms", "200")
+        .kafka("log.initial.task.delay.ms", "200")
+        .kafka("log.cleaner.backoff.ms", "200")
+}
+
+/// A batch of one record with a key.
+pub fn keyed(key: &str, value: Option<&str>) -> Bytes {
+    let record = NewRecord::new(now_ms(), Some(key.as_bytes()), value.map(str::as_bytes));
+    batch_of(Compression::None, &[record])
 }
 
 /// What ListOffsets says of one partition.

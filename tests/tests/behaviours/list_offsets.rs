@@ -1,15 +1,25 @@
 //! ListOffsets: by time to the record, earliest, latest, the largest timestamp.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use handler_api::ledger::OpenLedgers;
+use handler_api::topics::TopicNames;
+use handler_api::{AppendRequest, Host, SharedBytes};
+use host_shim::embedded::{EmbeddedBroker, EmbeddedConfig};
+use host_shim::events::NoEvents;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use kafka_protocol::messages::{DeleteRecordsRequest, ListOffsetsRequest};
-use kop_handler::wire::batch::{Compression, NewRecord};
+use kop_handler::format::EntryFormat;
+use kop_handler::wire::batch::{BatchBuilder, Compression, ControlType, NewRecord};
+use kop_tests::broker::{Broker, is_reference};
 use kop_tests::raw::Raw;
 
 use crate::kit::{
-    LIST_OFFSETS, advertised, append, batch_of, create, list_offset, list_offsets_request, now_ms,
-    start, topic_name,
+    LIST_OFFSETS, advertised, append, batch_of, create, end_offset, list_offset,
+    list_offsets_request, now_ms, read_to_end, start, topic_name, wait_for_leaders,
 };
 
 /// A topic of two batches per codec-less topic: times 100, 200, 300 in one and 400, 350 in another, after a base.
@@ -114,6 +124,99 @@ fn an_empty_partition_has_no_times() {
             "time {asked}"
         );
     }
+}
+
+/// A record at `base` + 100 at offset 0 and behind it the marker that ends its transaction, stamped with the present.
+fn marked(broker: &mut Broker, topic: &str, base: i64) -> Raw {
+    let mut raw = Raw::connect(broker.address());
+    create(&mut raw, topic, 1, &[]);
+    // Transactions are not built: what another broker of the cluster would have written is put there at rest.
+    let record = NewRecord::new(base + 100, None, Some(b"of the transaction"));
+    append(&mut raw, topic, 0, batch_of(Compression::None, &[record]));
+    drop(raw);
+    broker.stop().expect("a clean stop");
+    store_marker(
+        &broker.data(),
+        &format!("persistent://public/default/{topic}-partition-0"),
+    );
+    broker.restart();
+    let mut raw = Raw::connect(broker.address());
+    wait_for_leaders(&mut raw, topic, 1);
+    raw
+}
+
+/// Appends the marker of a committed transaction to a partition of a broker at rest.
+fn store_marker(data: &Path, partition: &str) {
+    let broker = EmbeddedBroker::open(EmbeddedConfig::new(data)).expect("the data directory");
+    let host = Host::of(broker.attach(String::new(), Arc::new(NoEvents)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        let names = TopicNames {
+            names: vec![partition.to_owned()],
+        };
+        let opened = host
+            .control::<OpenLedgers>(&names)
+            .await
+            .expect("an answer");
+        let handle = opened.ledgers[0].handle.expect("a handle");
+        let now = now_ms();
+        let marker = BatchBuilder::end_transaction(ControlType::Commit, 1, 0, 0, now);
+        let format = EntryFormat::parse("kafka").expect("a format");
+        let segments = [format.envelope(1, now), marker.expect("a batch")];
+        let entry = AppendRequest {
+            handle: handle.into(),
+            messages: 1,
+            flags: AppendRequest::MARKER,
+            segments: segments.into_iter().map(SharedBytes::from).collect(),
+        };
+        let answers = host.append(vec![entry]).await.expect("an answer");
+        assert_eq!(answers[0].as_ref().map(|done| done.index), Ok(1));
+    });
+    drop(host);
+    broker.close();
+}
+
+/// Row 15: the end of a transaction is no record, however late its time is.
+#[test]
+fn a_time_never_finds_a_control_batch() {
+    if is_reference() {
+        return; // Kafka 4.3.1 finds the marker; clients skip it, so that they see no difference.
+    }
+    let mut broker = Broker::start();
+    let base = now_ms() - 100_000;
+    let mut raw = marked(&mut broker, "marked", base);
+    assert_eq!(end_offset(&mut raw, "marked"), 2);
+    let found = |raw: &mut Raw, version: i16, asked: i64| {
+        let answer = list_offset(raw, version, "marked", asked);
+        assert_eq!(answer.error_code, 0);
+        (answer.offset, answer.timestamp)
+    };
+    for version in 1..=LIST_OFFSETS {
+        assert_eq!(found(&mut raw, version, base + 100), (0, base + 100));
+        assert_eq!(found(&mut raw, version, base + 101), (-1, -1));
+        if version >= 7 {
+            assert_eq!(found(&mut raw, version, -3), (0, base + 100), "the largest");
+        }
+    }
+    let record = NewRecord::new(base + 500, None, Some(b"behind the marker"));
+    assert_eq!(
+        append(
+            &mut raw,
+            "marked",
+            0,
+            batch_of(Compression::None, &[record])
+        ),
+        2
+    );
+    for version in 1..=LIST_OFFSETS {
+        assert_eq!(found(&mut raw, version, base + 101), (2, base + 500));
+        assert_eq!(found(&mut raw, version, base + 501), (-1, -1));
+        if version >= 7 {
+            assert_eq!(found(&mut raw, version, -3), (2, base + 500), "the largest");
+        }
+    }
+    let read: Vec<_> = read_to_end(&mut raw, "marked", 0, 0);
+    assert_eq!(read.len(), 3, "the marker is there, for clients to skip");
 }
 
 /// Row 13.

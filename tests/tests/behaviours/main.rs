@@ -4,6 +4,7 @@
 //! With `KOP_TEST_REFERENCE=kafka` they run against Apache Kafka itself, which keeps them honest.
 
 mod admin;
+mod cleaning;
 mod fetch;
 mod groups;
 mod handshake;
@@ -11,5 +12,6 @@ mod hostile;
 mod kit;
 mod list_offsets;
 mod metadata;
+mod offsets;
 mod produce;
 mod static_members;

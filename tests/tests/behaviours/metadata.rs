@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{CreateTopicsRequest, DescribeClusterRequest, MetadataRequest};
-use kop_tests::broker::{Broker, Options, is_reference};
+use kop_tests::broker::{Broker, Options};
+use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
 use uuid::Uuid;
 
@@ -27,26 +28,23 @@ fn a_topic_that_metadata_makes_is_answered_retriably_and_can_then_be_produced_to
         "error {} is not retriable",
         first.error_code
     );
-    let partitions = if is_reference() { 1 } else { first_default() };
-    wait_for_leaders(&mut raw, "made-by-metadata", partitions);
+    wait_for_leaders(&mut raw, "made-by-metadata", 1);
     assert_eq!(
         append(&mut raw, "made-by-metadata", 0, batch(&["first"])),
         0
     );
 }
 
-/// What `defaultNumPartitions` is without configuration.
-fn first_default() -> i32 {
-    1
-}
-
 /// Row 3.
 #[test]
 fn a_topic_that_metadata_makes_has_the_default_number_of_partitions() {
-    let broker = Broker::with(Options::default().set("defaultNumPartitions", "3"));
+    let options = Options::default()
+        .set("defaultNumPartitions", "3")
+        .kafka("num.partitions", "3");
+    let broker = Broker::with(options);
     let mut raw = Raw::connect(broker.address());
     describe(&mut raw, "three", true);
-    wait_for_leaders(&mut raw, "three", if is_reference() { 1 } else { 3 });
+    wait_for_leaders(&mut raw, "three", 3);
 }
 
 /// Row 4.
@@ -94,6 +92,40 @@ fn a_thousand_partitions_are_answered_at_once() {
     let mut indexes: Vec<_> = topic.partitions.iter().map(|p| p.partition_index).collect();
     indexes.sort_unstable();
     assert_eq!(indexes, (0..1000).collect::<Vec<_>>());
+}
+
+/// Row 6: ten thousand partitions of ten topics in one reply. Kafka itself takes half a minute to make them.
+#[test]
+fn ten_thousand_partitions_are_told_in_one_reply() {
+    let (_broker, mut raw) = start();
+    for number in 0..10 {
+        let topic = CreatableTopic::default()
+            .with_name(topic_name(&format!("wide-{number}")))
+            .with_num_partitions(1000)
+            .with_replication_factor(-1);
+        let request = CreateTopicsRequest::default()
+            .with_topics(vec![topic])
+            .with_timeout_ms(60_000);
+        assert_eq!(raw.call(7, &request).topics[0].error_code, 0);
+    }
+    let all = MetadataRequest::default().with_topics(None);
+    let (reply, took) = eventually("leaders of all", Duration::from_secs(120), || {
+        let begun = Instant::now();
+        let reply = raw.call(METADATA, &all);
+        let took = begun.elapsed();
+        let led = reply
+            .topics
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .filter(|p| p.error_code == 0 && p.leader_id.0 >= 0);
+        (led.count() == 10_000).then_some((reply, took))
+    });
+    assert!(took < Duration::from_secs(5), "took {took:?}");
+    for topic in &reply.topics {
+        let mut indexes: Vec<_> = topic.partitions.iter().map(|p| p.partition_index).collect();
+        indexes.sort_unstable();
+        assert_eq!(indexes, (0..1000).collect::<Vec<_>>());
+    }
 }
 
 /// Row 7.
