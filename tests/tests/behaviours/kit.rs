@@ -19,9 +19,10 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Request, StrBytes};
 use kop_handler::wire::batch::{BatchBuilder, BatchView, Batches, Compression, NewRecord};
-use kop_tests::broker::{Broker, Options};
+use kop_tests::broker::{Broker, Options, is_pulsar};
 use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
+use kop_tests::skip::skip;
 use uuid::Uuid;
 
 /// Version of Produce and Fetch that most tests speak: the last ones that name topics.
@@ -346,6 +347,14 @@ pub fn busy_upkeep() -> Options {
         .kafka("log.retention.check.interval.ms", "200")
         .kafka("log.initial.task.delay.ms", "200")
         .kafka("log.cleaner.backoff.ms", "200")
+}
+
+/// Skips a test of compaction where the host cannot replace ledgers; whether it did.
+pub fn skips_compaction() -> bool {
+    if is_pulsar() {
+        skip("Pulsar cannot replace a ledger's entries, so that nothing is compacted there");
+    }
+    is_pulsar()
 }
 
 /// A batch of one record with a key.

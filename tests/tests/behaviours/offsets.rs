@@ -8,7 +8,7 @@ use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
 
 use crate::groups::{commit, commit_request, committed, find_coordinator, offset_key, state};
-use crate::kit::{busy_upkeep, create, read_to_end};
+use crate::kit::{busy_upkeep, create, read_to_end, skips_compaction};
 
 /// Looks for expired offsets all the time.
 fn busy_expiry() -> Options {
@@ -94,6 +94,9 @@ const COMMITS: i64 = 700;
 /// Row 56.
 #[test]
 fn the_log_of_groups_is_compacted_and_loads_what_is_left_of_it() {
+    if skips_compaction() {
+        return;
+    }
     let options = busy_upkeep()
         .set("offsetsTopicNumPartitions", "1")
         .kafka("offsets.topic.num.partitions", "1")
