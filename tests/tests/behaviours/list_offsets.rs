@@ -13,7 +13,7 @@ use kafka_protocol::messages::delete_records_request::{
 };
 use kafka_protocol::messages::{DeleteRecordsRequest, ListOffsetsRequest};
 use kop_handler::format::EntryFormat;
-use kop_handler::wire::batch::{BatchBuilder, Compression, ControlType, NewRecord};
+use kop_handler::wire::batch::{BatchBuilder, BatchView, Compression, ControlType, NewRecord};
 use kop_tests::broker::{Broker, not_embedded};
 use kop_tests::raw::Raw;
 use kop_tests::skip::skip;
@@ -163,7 +163,8 @@ fn store_marker(data: &Path, partition: &str) {
         let now = now_ms();
         let marker = BatchBuilder::end_transaction(ControlType::Commit, 1, 0, 0, now);
         let format = EntryFormat::parse("kafka").expect("a format");
-        let segments = [format.envelope(1, now), marker.expect("a batch")];
+        let marker = BatchView::parse(&marker.expect("a batch")).expect("a batch");
+        let segments = format.encode(&marker, now).expect("an entry");
         let entry = AppendRequest {
             handle: handle.into(),
             messages: 1,
