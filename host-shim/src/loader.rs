@@ -54,6 +54,16 @@ pub enum LoadError {
         /// Each file and what it offers, or why it is no plugin.
         found: BTreeMap<PathBuf, Finding>,
     },
+    /// The file that was named is no plugin, or one of another protocol.
+    #[error("{path} is no plugin of {protocol}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The protocol.
+        protocol: String,
+        /// Why not.
+        reason: String,
+    },
     /// Two plugins offer it.
     #[error("both {first} and {second} offer {protocol}; remove one of them")]
     Ambiguous {
@@ -148,6 +158,26 @@ pub fn load(directory: &Path, protocols: &[String]) -> Result<Vec<Plugin>, LoadE
         });
     }
     Ok(plugins)
+}
+
+/// Loads the plugin of a protocol from one file, for hosts that know it.
+pub fn load_plugin(path: &Path, protocol: &str) -> Result<Plugin, LoadError> {
+    let refused = |reason: String| LoadError::File {
+        path: path.to_owned(),
+        protocol: protocol.to_owned(),
+        reason,
+    };
+    let candidate = load_file(path).map_err(|error| refused(error.to_string()))?;
+    if !candidate.handler.accept(protocol) {
+        let offered = candidate.handler.protocol_name();
+        return Err(refused(format!("it offers {offered}")));
+    }
+    Ok(Plugin {
+        protocol: protocol.to_owned(),
+        path: candidate.path,
+        abi_version: candidate.abi_version,
+        handler: candidate.handler,
+    })
 }
 
 /// The `*.so` files of a directory, by name.

@@ -48,11 +48,18 @@ fn submit(
     let refused = |code, text: String| Err(ApiError::new(code, text));
     let partition = bridge.table.get(request.handle)?;
     partition.alive()?;
-    let Some(messages) = i32::try_from(request.messages).ok().filter(|count| *count > 0) else {
+    let Some(messages) = i32::try_from(request.messages)
+        .ok()
+        .filter(|count| *count > 0)
+    else {
         let text = format!("an entry cannot hold {} messages", request.messages);
         return refused(ErrorCode::InvalidArgument, text);
     };
-    let bytes: u64 = request.segments.iter().map(|piece| piece.len() as u64).sum();
+    let bytes: u64 = request
+        .segments
+        .iter()
+        .map(|piece| piece.len() as u64)
+        .sum();
     let length = i32::try_from(bytes).unwrap_or(i32::MAX);
     if bytes > settings.max_entry_bytes || length == i32::MAX {
         let text = format!(

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::control::{Answer, Upcalls};
+use crate::control::{self, Answer, Upcalls};
 use crate::entry::Stored;
 use crate::jvm::{ControlRef, PartitionRef};
 use crate::metrics::Metrics;
@@ -111,7 +111,9 @@ pub(crate) fn initialize(
 ) -> Result<(), ApiError> {
     let refused = |text: String| ApiError::new(ErrorCode::InvalidConfiguration, text);
     if current().is_some() {
-        return Err(refused("one broker of a process can load this handler, and one has".into()));
+        return Err(refused(
+            "one broker of a process can load this handler, and one has".into(),
+        ));
     }
     let plugin = loader::load_plugin(Path::new(file), protocol);
     let Plugin {
@@ -291,8 +293,36 @@ impl Bridge {
                 Call::Append(_) => ErrorCode::UnknownOutcome,
                 _ => ErrorCode::Timeout,
             };
-            self.fail(call, ApiError::new(code, "the broker did not answer in time"));
+            self.fail(
+                call,
+                ApiError::new(code, "the broker did not answer in time"),
+            );
         }
+    }
+
+    /// The answer of a control operation.
+    pub(crate) fn control_answered(&self, ctx: i64, answer: Result<Vec<u8>, ApiError>) {
+        if let Some(Call::Control(reply)) = self.calls.take(ctx) {
+            // Who dropped the receiver does not want it any more.
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Java tells of an event.
+    pub(crate) fn happened(&self, op: u32, payload: &[u8]) {
+        match control::event(op, payload) {
+            Ok(Some((op, event))) => self.tell_raw(op, event),
+            Ok(None) => tracing::debug!("an event {op:#x} that is not known"),
+            Err(error) => tracing::error!("event {op:#x}: {error}"),
+        }
+    }
+
+    /// Bytes of the broker's memory that read entries may hold.
+    pub(crate) fn max_held_bytes(&self) -> u64 {
+        let started = self.started.read();
+        started
+            .as_ref()
+            .map_or(0, |(_, settings)| settings.max_held_bytes)
     }
 
     /// Takes in a partition that Java has opened.

@@ -8,7 +8,17 @@
 //! The hot path (append, read, find, watch) has methods of its own on the Java class `Partition`; everything else goes
 //! through `Control.call` with the bytes of [`control`]. Nothing here knows Kafka.
 
+mod append;
+mod bridge;
 mod control;
 mod entry;
+mod jvm;
+mod ledgers;
+mod logging;
+mod metrics;
+mod partition;
 mod pending;
 mod places;
+mod read;
+mod services;
+mod table;

@@ -53,6 +53,8 @@ struct State {
     places: Places,
     /// Mean size of an entry, in bytes, of late.
     entry_bytes: u64,
+    /// Appends of ours under way: while there are any, the last confirmed entry is likely one of them.
+    appending: usize,
 }
 
 /// A watch that came true.
@@ -86,6 +88,7 @@ impl Partition {
             borders: BTreeMap::new(),
             places: Places::default(),
             entry_bytes: 0,
+            appending: 0,
         };
         Self {
             handle,
@@ -119,15 +122,34 @@ impl Partition {
 
     /// The bounds, if nothing has changed since they were learned.
     pub(crate) fn fresh(&self) -> Result<Option<Bounds>, ApiError> {
-        self.alive()?;
-        let bounds = self.known();
-        let same = self.java.is_at(bounds.confirmed, bounds.first_ledger)?;
+        let (bounds, appending) = {
+            let state = self.state.lock();
+            if let Some(reason) = &state.closed {
+                return Err(closed(&self.name, reason));
+            }
+            (state.bounds, state.appending > 0)
+        };
+        // Our own appends tell the end when they are done; to read it meanwhile would gain nothing.
+        let same = (appending && bounds.first_ledger != UNLEARNED)
+            || self.java.is_at(bounds.confirmed, bounds.first_ledger)?;
         Ok(same.then_some(bounds))
+    }
+
+    /// An append of ours begins.
+    pub(crate) fn began(&self) {
+        self.state.lock().appending += 1;
+    }
+
+    /// An append of ours has ended without success.
+    pub(crate) fn ended(&self) {
+        let mut state = self.state.lock();
+        state.appending = state.appending.saturating_sub(1);
     }
 
     /// An append of ours is durable.
     pub(crate) fn appended(&self, at: Position, index: i64, messages: i64) -> Option<Moved> {
         let mut state = self.state.lock();
+        state.appending = state.appending.saturating_sub(1);
         let before = state.bounds;
         if index <= before.end {
             return None;
@@ -166,7 +188,11 @@ impl Partition {
         state.bounds.first_ledger = first_ledger;
         state.bounds.start = start;
         // What lay before the first ledger is of no use but its last index.
-        let keep = state.borders.range(..first_ledger).next_back().map(|(ledger, _)| *ledger);
+        let keep = state
+            .borders
+            .range(..first_ledger)
+            .next_back()
+            .map(|(ledger, _)| *ledger);
         if let Some(keep) = keep {
             state.borders = state.borders.split_off(&keep);
         }
@@ -186,7 +212,11 @@ impl Partition {
     /// The last index of the newest ledger before one, among those that are known.
     pub(crate) fn border_before(&self, ledger: i64) -> Option<i64> {
         let state = self.state.lock();
-        state.borders.range(..ledger).next_back().map(|(_, last)| *last)
+        state
+            .borders
+            .range(..ledger)
+            .next_back()
+            .map(|(_, last)| *last)
     }
 
     /// Where an index lies, if that is known.

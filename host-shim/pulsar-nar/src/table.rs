@@ -63,7 +63,11 @@ impl Table {
 
     /// Forgets all.
     pub(crate) fn drain(&self) -> Vec<Arc<Partition>> {
-        self.open.write().drain().map(|(_, partition)| partition).collect()
+        self.open
+            .write()
+            .drain()
+            .map(|(_, partition)| partition)
+            .collect()
     }
 
     /// How many are open.

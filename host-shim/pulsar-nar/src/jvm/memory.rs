@@ -9,6 +9,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use handler_api::SharedBytes;
@@ -32,11 +33,10 @@ impl Fill<'_> {
         if length == 0 {
             return Some(Self { room: &mut [] });
         }
-        let pointer = std::ptr::without_provenance_mut::<u8>(usize::try_from(address).ok()?);
-        if pointer.is_null() {
-            return None;
-        }
-        let pointer = std::ptr::with_exposed_provenance_mut::<u8>(pointer.addr());
+        let address = usize::try_from(address)
+            .ok()
+            .filter(|address| *address != 0)?;
+        let pointer = std::ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: the caller's promise.
         let room = unsafe { std::slice::from_raw_parts_mut(pointer, length) };
         Some(Self { room })
@@ -60,12 +60,34 @@ impl Fill<'_> {
 #[derive(Debug)]
 struct Held {
     batch: BatchRef,
+    lease: Lease,
+}
+
+/// Bytes of the broker's memory that are counted as held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    counter: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Lease {
+    pub(super) fn take(counter: Arc<AtomicU64>, bytes: u64) -> Self {
+        counter.fetch_add(bytes, Ordering::AcqRel);
+        Self { counter, bytes }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = self.batch.release() {
-            tracing::warn!("memory of the broker was not given back: {error}");
+            let bytes = self.lease.bytes;
+            tracing::warn!("{bytes} bytes of the broker's memory were not given back: {error}");
         }
     }
 }
@@ -93,9 +115,9 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(batch: BatchRef) -> Self {
+    pub(super) fn new(batch: BatchRef, lease: Lease) -> Self {
         Self {
-            held: Arc::new(Held { batch }),
+            held: Arc::new(Held { batch, lease }),
         }
     }
 
@@ -105,7 +127,10 @@ impl Segments {
     ///
     /// `length` bytes at `address` must belong to a direct buffer that the batch holds.
     pub(super) unsafe fn segment(&self, address: i64, length: i64) -> Option<Bytes> {
-        let (address, length) = (usize::try_from(address).ok()?, usize::try_from(length).ok()?);
+        let (address, length) = (
+            usize::try_from(address).ok()?,
+            usize::try_from(length).ok()?,
+        );
         if address == 0 || length == 0 {
             return (length == 0).then(Bytes::new);
         }

@@ -10,10 +10,10 @@ mod upcalls;
 use std::sync::OnceLock;
 
 use handler_api::{ApiError, ErrorCode};
-use jni::objects::{JObject, JObjectArray, JString};
+use jni::objects::{JObjectArray, JString};
 use jni::{JNIEnv, JavaVM};
 
-pub(crate) use memory::{Fill, Segments};
+pub(crate) use memory::Fill;
 pub(crate) use upcalls::{BatchRef, ControlRef, Layout, PartitionRef, log, log_level};
 
 static MACHINE: OnceLock<JavaVM> = OnceLock::new();
@@ -49,7 +49,10 @@ fn failure(env: &mut JNIEnv<'_>, what: &str, error: &jni::errors::Error) -> ApiE
         }
         _ => None,
     };
-    internal(&format!("{what}: {}", told.unwrap_or_else(|| error.to_string())))
+    internal(&format!(
+        "{what}: {}",
+        told.unwrap_or_else(|| error.to_string())
+    ))
 }
 
 /// A Java string as text. Java's own encoding of it may hold what is no UTF-8; that is replaced.
@@ -65,8 +68,8 @@ fn optional_text(env: &mut JNIEnv<'_>, text: &JString<'_>) -> Option<String> {
     text_of(env, text).ok()
 }
 
-/// Keys and values that alternate in an array.
-fn pairs_of(env: &mut JNIEnv<'_>, array: &JObjectArray<'_>) -> jni::errors::Result<Vec<String>> {
+/// The strings of an array.
+fn texts_of(env: &mut JNIEnv<'_>, array: &JObjectArray<'_>) -> jni::errors::Result<Vec<String>> {
     let length = env.get_array_length(array)?;
     let mut texts = Vec::new();
     for at in 0..length {
@@ -75,9 +78,4 @@ fn pairs_of(env: &mut JNIEnv<'_>, array: &JObjectArray<'_>) -> jni::errors::Resu
         env.delete_local_ref(text)?;
     }
     Ok(texts)
-}
-
-/// Whether an object is there.
-fn is_there(object: &JObject<'_>) -> bool {
-    !object.is_null()
 }

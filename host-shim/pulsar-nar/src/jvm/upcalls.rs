@@ -39,7 +39,10 @@ static LOG: OnceLock<GlobalRef> = OnceLock::new();
 /// Looks the methods up, given the classes `Partition`, `ReadBatch`, `Control` and `Log`.
 pub(super) fn capture(env: &mut JNIEnv<'_>, classes: &[JClass<'_>]) -> jni::errors::Result<()> {
     let [partition, batch, control, log] = classes else {
-        return Err(jni::errors::Error::WrongJValueType("classes", "another number"));
+        return Err(jni::errors::Error::WrongJValueType(
+            "classes",
+            "another number",
+        ));
     };
     let methods = Methods {
         append: env.get_method_id(partition, "append", "(JIIZ)V")?,
@@ -51,11 +54,7 @@ pub(super) fn capture(env: &mut JNIEnv<'_>, classes: &[JClass<'_>]) -> jni::erro
         forget: env.get_method_id(partition, "forget", "()V")?,
         release: env.get_method_id(batch, "release", "()V")?,
         control: env.get_method_id(control, "call", "(JI[B)V")?,
-        log: env.get_static_method_id(
-            log,
-            "line",
-            "(ILjava/lang/String;Ljava/lang/String;)V",
-        )?,
+        log: env.get_static_method_id(log, "line", "(ILjava/lang/String;Ljava/lang/String;)V")?,
         log_level: env.get_static_method_id(log, "level", "()I")?,
     };
     let log = env.new_global_ref(log)?;
@@ -140,12 +139,7 @@ impl PartitionRef {
 
     /// Reads up to `entries` entries from a position on.
     pub(crate) fn read(&self, ctx: i64, from: Position, entries: i32) -> Result<(), ApiError> {
-        let arguments = [
-            long(ctx),
-            long(from.ledger),
-            long(from.entry),
-            int(entries),
-        ];
+        let arguments = [long(ctx), long(from.ledger), long(from.entry), int(entries)];
         call(&self.0, methods()?.read, "read", &arguments)
     }
 
