@@ -310,8 +310,8 @@ impl Bridge {
 
     /// Java tells of an event.
     pub(crate) fn happened(&self, op: u32, payload: &[u8]) {
-        match control::event(op, payload) {
-            Ok(Some((op, event))) => self.tell_raw(op, event),
+        match control::translate(op, payload) {
+            Ok(Some(event)) => self.tell_raw(op, event),
             Ok(None) => tracing::debug!("an event {op:#x} that is not known"),
             Err(error) => tracing::error!("event {op:#x}: {error}"),
         }
