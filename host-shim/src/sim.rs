@@ -17,6 +17,7 @@
 
 mod control;
 mod managed;
+mod policies;
 mod random;
 #[cfg(test)]
 mod tests;
@@ -183,6 +184,30 @@ impl SimHost {
     /// [`handler_api::capability`]. Without `TRIM_TO_ENTRY` whole ledgers are trimmed.
     pub fn set_capabilities(&self, capabilities: u64) {
         self.shared.world.lock().capabilities = capabilities;
+    }
+
+    /// Whether topics can have policies of their own; Pulsar's `topicLevelPoliciesEnabled`.
+    pub fn set_topic_policies(&self, enabled: bool) {
+        self.shared.world.lock().topic_policies = enabled;
+    }
+
+    /// Retention of a topic in ms and bytes, if it has one of its own.
+    #[must_use]
+    pub fn retention(&self, topic: &str) -> Option<(i64, i64)> {
+        let world = self.shared.world.lock();
+        world.topics.get(topic).and_then(|state| state.retention)
+    }
+
+    /// Retention of a namespace in ms and bytes.
+    #[must_use]
+    pub fn namespace_retention(&self, namespace: &str) -> Option<(i64, i64)> {
+        let world = self.shared.world.lock();
+        world.namespaces.get(namespace).copied()
+    }
+
+    /// Adds partitions to a topic as old Pulsar releases do it: all properties are lost.
+    pub fn expand_and_forget(&self, topic: &str, partitions: u32) {
+        self.change(|world| world.expand_and_forget(topic, partitions));
     }
 
     /// Bundles that each namespace has; owners are drawn anew.

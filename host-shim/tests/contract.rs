@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use handler_api::contract::{Running, Subject, Witness};
-use handler_api::{Handle, HostServices, Position};
+use handler_api::{Handle, HostServices, Position, capability};
 use host_shim::events::EventSink;
 
 /// Hands on what a host tells.
@@ -91,27 +91,43 @@ mod sim {
 
     struct InMemory {
         faults: fn() -> Faults,
+        capabilities: u64,
     }
+
+    /// As many as a simulated broker has unless it is told otherwise.
+    const MOST: u64 = capability::REPLACE_LEDGER | capability::TRIM_TO_ENTRY;
 
     impl Subject for InMemory {
         fn start(&self, witness: Arc<Witness>) -> Box<dyn Running> {
             let sim = SimHost::with_faults(1, (self.faults)());
+            sim.set_capabilities(self.capabilities);
             let services = sim.attach("data", Some(Arc::new(Ear(witness))));
             Box::new(Simulated { sim, services })
         }
     }
 
     mod at_once {
-        use super::{Faults, InMemory};
+        use super::{Faults, InMemory, MOST};
         handler_api::contract_tests!(InMemory {
-            faults: Faults::none
+            faults: Faults::none,
+            capabilities: MOST
         });
     }
 
     mod delayed {
-        use super::{Faults, InMemory};
+        use super::{Faults, InMemory, MOST};
         handler_api::contract_tests!(InMemory {
-            faults: Faults::slow
+            faults: Faults::slow,
+            capabilities: MOST
+        });
+    }
+
+    /// What a Pulsar broker can do.
+    mod as_pulsar {
+        use super::{Faults, InMemory, capability};
+        handler_api::contract_tests!(InMemory {
+            faults: Faults::slow,
+            capabilities: capability::HOST_RETENTION
         });
     }
 }

@@ -19,8 +19,8 @@ use handler_api::metadata::{
 };
 use handler_api::topics::{
     CreateTopic, DeleteTopic, DescribeTopics, EnsureNamespace, ListBrokers, ListNamespaces,
-    ListTopics, Namespace, NamespaceList, Tenant, Topic, TopicChange, TopicList, TopicName,
-    TopicNames, TopicsChanged, UpdateTopic,
+    ListTopics, Namespace, NamespaceList, SetNamespacePolicies, SetTopicPolicies, Tenant, Topic,
+    TopicChange, TopicList, TopicName, TopicNames, TopicsChanged, UpdateTopic,
 };
 use handler_api::{ApiError, ErrorCode, capability};
 
@@ -28,7 +28,7 @@ use super::managed::Managed;
 use super::world::{TopicState, World};
 use crate::names;
 
-type Answer<O> = Result<<O as Operation>::Answer, ApiError>;
+pub(super) type Answer<O> = Result<<O as Operation>::Answer, ApiError>;
 
 impl World {
     /// Carries out one operation.
@@ -57,6 +57,8 @@ impl World {
             DeleteTopic => Self::delete_topic;
             EnsureNamespace => Self::ensure_namespace;
             ListNamespaces => Self::list_namespaces;
+            SetTopicPolicies => Self::set_topic_policies;
+            SetNamespacePolicies => Self::set_namespace_policies;
             ListBrokers => |world: &mut Self, _| world.list_brokers(view);
             OpenLedgers => |world: &mut Self, asked| world.open_ledgers(view, asked);
             DescribeLedgers => |world: &mut Self, handle| world.describe_ledgers(view, handle);
@@ -115,7 +117,7 @@ impl World {
     }
 
     fn list_topics(&mut self, asked: Namespace) -> Answer<ListTopics> {
-        if !self.namespaces.contains(&asked.namespace) {
+        if !self.namespaces.contains_key(&asked.namespace) {
             return Err(not_found(&asked.namespace));
         }
         let inside = |name: &&String| {
@@ -130,7 +132,9 @@ impl World {
     /// Creates namespace and topic.
     pub(super) fn admin_create(&mut self, name: &str, partitions: u32) -> bool {
         if let Some(parts) = names::parse_topic(name) {
-            self.namespaces.insert(parts.namespace.to_owned());
+            self.namespaces
+                .entry(parts.namespace.to_owned())
+                .or_default();
         }
         self.create_topic(Topic {
             name: name.to_owned(),
@@ -144,7 +148,7 @@ impl World {
         let parts = names::parse_topic(&asked.name)
             .filter(|_| names::split_partition(&asked.name).is_none())
             .ok_or_else(|| invalid(format!("{:?} is no name of a topic", asked.name)))?;
-        if !self.namespaces.contains(parts.namespace) {
+        if !self.namespaces.contains_key(parts.namespace) {
             return Err(not_found(parts.namespace));
         }
         if self.topics.contains_key(&asked.name) {
@@ -157,10 +161,20 @@ impl World {
             partitions: asked.partitions,
             properties: asked.properties,
             created_ms: self.now_ms,
+            retention: None,
         };
         self.topics.insert(asked.name.clone(), state);
         self.topic_changed(&asked.name);
         Ok(self.topic(&asked.name))
+    }
+
+    /// See [`super::SimHost::expand_and_forget`].
+    pub(super) fn expand_and_forget(&mut self, name: &str, partitions: u32) {
+        if let Some(state) = self.topics.get_mut(name) {
+            state.partitions = partitions;
+            state.properties.clear();
+            self.topic_changed(name);
+        }
     }
 
     fn topic_changed(&mut self, name: &str) {
@@ -220,7 +234,7 @@ impl World {
         if !names::is_namespace(&asked.namespace) {
             return Err(invalid(format!("{:?} is no namespace", asked.namespace)));
         }
-        self.namespaces.insert(asked.namespace);
+        self.namespaces.entry(asked.namespace).or_default();
         Ok(Nothing {})
     }
 
@@ -229,7 +243,7 @@ impl World {
             name.split_once('/')
                 .is_some_and(|(tenant, _)| tenant == asked.tenant)
         };
-        let namespaces = self.namespaces.iter().filter(of_tenant).cloned().collect();
+        let namespaces = self.namespaces.keys().filter(of_tenant).cloned().collect();
         Ok(NamespaceList { namespaces })
     }
 
@@ -295,12 +309,7 @@ impl World {
     fn trim(&mut self, view: u64, asked: TrimRequest) -> Answer<Trim> {
         let to_entry = self.capabilities & capability::TRIM_TO_ENTRY != 0;
         let managed = self.managed(view, asked.handle)?;
-        let before_index = if to_entry {
-            asked.before_index
-        } else {
-            managed.whole_ledgers_below(asked.before_index)
-        };
-        let moved = managed.trim(before_index);
+        let moved = managed.trim(asked.before_index, to_entry);
         let opened = managed.opened();
         if moved {
             self.tell(&StartMoved {
@@ -486,10 +495,10 @@ fn cursor(managed: &Managed, name: &str) -> Result<Cursor, ApiError> {
     })
 }
 
-fn not_found(what: &str) -> ApiError {
+pub(super) fn not_found(what: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, format!("{what} does not exist"))
 }
 
-fn invalid(text: String) -> ApiError {
+pub(super) fn invalid(text: String) -> ApiError {
     ApiError::new(ErrorCode::InvalidArgument, text)
 }

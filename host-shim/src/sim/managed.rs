@@ -285,18 +285,24 @@ impl Managed {
     }
 
     /// The largest index not above this one at which a sealed ledger ends, so that only whole ledgers lie below it.
-    pub(super) fn whole_ledgers_below(&self, index: i64) -> i64 {
+    fn whole_ledgers_below(&self, index: i64) -> i64 {
         let sealed = self.ledgers.iter().filter(|ledger| ledger.sealed);
         let ends = sealed.map(|ledger| ledger.last_index + 1);
         ends.filter(|end| *end <= index).max().unwrap_or(0)
     }
 
-    /// Gives up entries below an index, but none that a cursor still wants. Returns whether the start moved.
-    pub(super) fn trim(&mut self, before_index: i64) -> bool {
+    /// Gives up entries below an index, or whole ledgers, but none that a cursor still wants. Returns whether the start
+    /// moved.
+    pub(super) fn trim(&mut self, before_index: i64, to_entry: bool) -> bool {
         let wanted = self.cursors.values().map(|done| done + 1).min();
         let before = before_index
             .min(self.end_index + 1)
             .min(wanted.unwrap_or(i64::MAX));
+        let before = if to_entry {
+            before
+        } else {
+            self.whole_ledgers_below(before)
+        };
         if before <= self.start_index {
             return false;
         }

@@ -34,6 +34,8 @@ pub(super) struct TopicState {
     pub(super) partitions: u32,
     pub(super) properties: HashMap<String, String>,
     pub(super) created_ms: i64,
+    /// Retention in ms and bytes, where the topic has one of its own.
+    pub(super) retention: Option<(i64, i64)>,
 }
 
 /// What one attached plugin has asked for.
@@ -67,7 +69,10 @@ pub(super) struct World {
     sequence: u64,
     due: BTreeMap<(u64, u64), Due>,
     pub(super) views: BTreeMap<u64, ViewState>,
-    pub(super) namespaces: BTreeSet<String>,
+    /// Namespaces, with their retention in ms and bytes; none at first, as in Pulsar.
+    pub(super) namespaces: BTreeMap<String, (i64, i64)>,
+    /// Whether topics can have policies of their own.
+    pub(super) topic_policies: bool,
     pub(super) topics: BTreeMap<String, TopicState>,
     pub(super) ledgers: BTreeMap<String, Managed>,
     names: HashMap<u64, String>,
@@ -95,7 +100,8 @@ impl World {
             sequence: 0,
             due: BTreeMap::new(),
             views: BTreeMap::new(),
-            namespaces: BTreeSet::from(["public/default".to_owned()]),
+            namespaces: BTreeMap::from([("public/default".to_owned(), (0, 0))]),
+            topic_policies: true,
             topics: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             names: HashMap::new(),
