@@ -35,7 +35,7 @@ use crate::wire::batch::{BatchBuilder, Batches, NewRecord};
 const BROKERS: u32 = 3;
 const PARTITIONS: i32 = 4;
 /// Batches that each producer must get in, one producer per partition.
-const BATCHES: usize = 40;
+const BATCHES: usize = 60;
 /// Commits that each group must get in.
 const COMMITS: i64 = 30;
 const GROUPS: usize = 3;
@@ -145,7 +145,7 @@ async fn producer(world: Arc<World>, partition: i32) {
         let offset = append(&world, partition, builder.build().unwrap()).await;
         world.acknowledge(partition, value, offset);
         sequence += count;
-        sleep(Duration::from_millis(world.dice.below(300))).await;
+        sleep(Duration::from_millis(world.dice.below(40))).await;
     }
 }
 
@@ -268,7 +268,7 @@ async fn group(world: Arc<World>, number: usize) {
             "seed {}",
             world.seed
         );
-        sleep(Duration::from_millis(world.dice.below(400))).await;
+        sleep(Duration::from_millis(world.dice.below(60))).await;
     }
 }
 
@@ -482,10 +482,10 @@ fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 const MOVES: Weather = Weather {
     faults: Faults {
-        delay: 10,
+        delay: 40,
         ..Faults::none()
     },
-    move_every_ms: 500,
+    move_every_ms: 100,
     kill_every_ms: 0,
 };
 
@@ -501,7 +501,7 @@ async fn nothing_is_lost_while_bundles_move() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_while_brokers_die() {
     let weather = Weather {
-        kill_every_ms: 8_000,
+        kill_every_ms: 2_000,
         ..MOVES
     };
     for seed in seeds(100..108) {
@@ -517,8 +517,8 @@ async fn nothing_is_lost_while_everything_fails_now_and_then() {
             unload: 1,
             ..Faults::stormy()
         },
-        move_every_ms: 1_000,
-        kill_every_ms: 10_000,
+        move_every_ms: 300,
+        kill_every_ms: 4_000,
     };
     for seed in seeds(200..208) {
         storm(seed, weather).await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use handler_api::{Handle, Host, Position};
+use handler_api::{Handle, Host, Position, capability};
 use host_shim::events::EventSink;
 use host_shim::sim::SimHost;
 use kafka_protocol::messages::ResponseHeader;
@@ -90,8 +90,9 @@ pub(super) fn node(broker: u32) -> i32 {
 }
 
 impl Cluster {
-    /// Brokers 1 to `count`.
+    /// Brokers 1 to `count`, which can do what those of Pulsar can.
     pub(super) async fn start(sim: SimHost, count: u32, settings: &[(&str, &str)]) -> Arc<Self> {
+        sim.set_capabilities(capability::HOST_RETENTION);
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let cluster = Arc::new(Self {
             sim,
@@ -152,7 +153,7 @@ impl Cluster {
         let sim = self.sim.clone();
         tokio::spawn(async move {
             loop {
-                for _ in 0..dice.below(30) {
+                for _ in 0..dice.below(8) {
                     sim.step();
                 }
                 sim.advance_ms(1);

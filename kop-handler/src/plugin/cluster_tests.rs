@@ -7,6 +7,9 @@ use bytes::Bytes;
 use handler_api::Owner;
 use host_shim::sim::SimHost;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -16,18 +19,21 @@ use kafka_protocol::messages::offset_commit_request::{
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeGroupsRequest,
-    FetchRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest, InitProducerIdRequest,
-    JoinGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, ProduceRequest,
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeGroupsRequest, FetchRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
+    InitProducerIdRequest, JoinGroupRequest, ListGroupsRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, ProduceRequest,
 };
 use tokio::time::{Instant, timeout};
 
 use super::cluster_testing::{Cluster, id, name, node, text};
 use crate::wire::batch::{BatchBuilder, Batches, NewRecord};
 
+const OFFSET_OUT_OF_RANGE: i16 = 1;
 const NOT_LEADER: i16 = 6;
 const NOT_COORDINATOR: i16 = 16;
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
 const GROUP: &str = "g";
 /// Far below what anybody is told to wait in these tests.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -93,6 +99,21 @@ fn fetch_request(topic: &str, offset: i64, max_wait_ms: i32) -> FetchRequest {
                 .with_topic(name(topic))
                 .with_partitions(vec![partition]),
         ])
+}
+
+/// Error, offset and leader epoch of partition 0.
+async fn list_offsets(cluster: &Cluster, broker: u32, topic: &str, target: i64) -> (i16, i64, i32) {
+    let asked = ListOffsetsPartition::default()
+        .with_partition_index(0)
+        .with_timestamp(target);
+    let request = ListOffsetsRequest::default().with_topics(vec![
+        ListOffsetsTopic::default()
+            .with_name(name(topic))
+            .with_partitions(vec![asked]),
+    ]);
+    let reply = cluster.ask(broker, 5, &request).await;
+    let found = &reply.topics[0].partitions[0];
+    (found.error_code, found.offset, found.leader_epoch)
 }
 
 async fn find_coordinator(cluster: &Cluster, broker: u32) -> (i16, i32) {
@@ -237,21 +258,8 @@ async fn the_wrong_broker_sends_clients_on() {
     assert_eq!(produce(&cluster, 2, "t", "x").await.0, NOT_LEADER);
     let reply = cluster.ask(2, 11, &fetch_request("t", 0, 0)).await;
     assert_eq!(reply.responses[0].partitions[0].error_code, NOT_LEADER);
-    let asked = ListOffsetsPartition::default()
-        .with_partition_index(0)
-        .with_timestamp(-1);
-    let request = ListOffsetsRequest::default().with_topics(vec![
-        ListOffsetsTopic::default()
-            .with_name(name("t"))
-            .with_partitions(vec![asked]),
-    ]);
-    let offsets = async |broker| {
-        let reply = cluster.ask(broker, 5, &request).await;
-        let found = reply.topics[0].partitions[0].clone();
-        (found.error_code, found.offset, found.leader_epoch)
-    };
-    assert_eq!(offsets(1).await, (0, 1, -1));
-    assert_eq!(offsets(2).await.0, NOT_LEADER);
+    assert_eq!(list_offsets(&cluster, 1, "t", LATEST).await, (0, 1, -1));
+    assert_eq!(list_offsets(&cluster, 2, "t", LATEST).await.0, NOT_LEADER);
 
     find_coordinator(&cluster, 1).await;
     cluster.sim.move_bundle(&offsets_partition(), Some(&id(2)));
@@ -377,6 +385,71 @@ async fn a_topic_that_is_deleted_anywhere_loses_its_offsets_everywhere() {
     assert_eq!(cluster.ask(1, 5, &request).await.responses[0].error_code, 0);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(committed(&cluster, 2, "t").await, (0, -1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_records_stay_deleted_wherever_the_partition_goes() {
+    let cluster = cluster(2).await;
+    create(&cluster, "t", 1).await;
+    let partition = full("t", 0);
+    cluster.sim.move_bundle(&partition, Some(&id(1)));
+    for value in ["a", "b", "c"] {
+        produce(&cluster, 1, "t", value).await;
+    }
+    let request = DeleteRecordsRequest::default()
+        .with_timeout_ms(1_000)
+        .with_topics(vec![
+            DeleteRecordsTopic::default()
+                .with_name(name("t"))
+                .with_partitions(vec![
+                    DeleteRecordsPartition::default()
+                        .with_partition_index(0)
+                        .with_offset(2),
+                ]),
+        ]);
+    let delete = async |broker| {
+        let reply = cluster.ask(broker, 1, &request).await;
+        let answer = reply.topics[0].partitions[0].clone();
+        (answer.error_code, answer.low_watermark)
+    };
+    assert_eq!(delete(2).await.0, NOT_LEADER);
+    assert_eq!(delete(1).await, (0, 2));
+    for owner in [1, 2] {
+        cluster.sim.move_bundle(&partition, Some(&id(owner)));
+        assert_eq!(
+            list_offsets(&cluster, owner, "t", EARLIEST).await,
+            (0, 2, -1)
+        );
+        let fetch = async |offset| {
+            let reply = cluster.ask(owner, 11, &fetch_request("t", offset, 0)).await;
+            let answer = &reply.responses[0].partitions[0];
+            (answer.error_code, answer.log_start_offset)
+        };
+        assert_eq!(fetch(1).await.0, OFFSET_OUT_OF_RANGE);
+        assert_eq!(fetch(2).await, (0, 2));
+    }
+    // The host holds all of it still: it cannot cut a ledger.
+    assert_eq!(cluster.sim.entries(&partition).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_without_partitions_is_one_partition_that_moves_too() {
+    let cluster = cluster(2).await;
+    let topic = "persistent://public/default/plain";
+    assert!(cluster.sim.create_topic(topic, 0));
+    for (owner, offset) in [(1, 0), (2, 1)] {
+        cluster.sim.move_bundle(topic, Some(&id(owner)));
+        assert_eq!(cluster.leader(1, "plain", 0).await, Some(owner));
+        assert_eq!(produce(&cluster, owner, "plain", "x").await, (0, offset));
+        assert_eq!(
+            produce(&cluster, 3 - owner, "plain", "x").await.0,
+            NOT_LEADER
+        );
+        assert_eq!(
+            list_offsets(&cluster, owner, "plain", LATEST).await,
+            (0, offset + 1, -1)
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use handler_api::Host;
-use handler_api::topics::{EnsureNamespace, Namespace};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -34,7 +33,12 @@ pub(crate) async fn build(
     );
     let topics = Topics::new(host.clone(), Arc::clone(&clock), &config);
     if config.kafka_manage_system_namespaces {
-        ensure_namespaces(&host, &topics).await;
+        let system_bytes = match config.system_topic_retention_size_mb {
+            -1 => -1,
+            mb => mb.saturating_mul(1024 * 1024),
+        };
+        let ttl_ms = config.offsets_message_ttl.saturating_mul(1_000);
+        topics.ensure_namespaces(system_bytes, ttl_ms).await;
     }
     let logs = Logs::new(
         host.clone(),
@@ -75,22 +79,6 @@ pub(crate) async fn build(
         logs,
         config,
     })
-}
-
-/// The namespaces of clients' topics and of the system topics. A host that refuses is not a reason not to start: they
-/// may exist, and what needs them says so.
-async fn ensure_namespaces(host: &Host, topics: &Topics) {
-    for namespace in [
-        topics.names().user_namespace(),
-        topics.names().metadata_namespace(),
-    ] {
-        let request = Namespace {
-            namespace: namespace.to_owned(),
-        };
-        if let Err(error) = host.control::<EnsureNamespace>(&request).await {
-            tracing::warn!(namespace, %error, "a namespace cannot be created");
-        }
-    }
 }
 
 fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {

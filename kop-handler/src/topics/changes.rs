@@ -107,6 +107,7 @@ impl Topics {
             ErrorCode::InvalidArgument => Fault::InvalidTopic(error.message.into_string()),
             _ => error.into(),
         })?;
+        self.keep_as_configured(&full_name, overrides).await;
         let mut topics = self
             .identified(vec![HostTopic {
                 found: true,
@@ -265,6 +266,8 @@ impl Topics {
             self.forget(&topic.full_name);
             match answer {
                 Ok(changed) => {
+                    self.keep_as_altered(&topic.full_name, &current.overrides, &wanted)
+                        .await;
                     let mut topics = self
                         .identified(vec![HostTopic {
                             found: true,

@@ -10,6 +10,7 @@ mod directory;
 mod leaders;
 pub mod names;
 pub mod nodes;
+mod policies;
 mod records;
 mod topic;
 mod view;
@@ -191,5 +192,7 @@ impl Allowed {
 
 #[cfg(test)]
 pub(crate) mod fixture;
+#[cfg(test)]
+mod pulsar_tests;
 #[cfg(test)]
 mod tests;

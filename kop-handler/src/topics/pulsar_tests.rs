@@ -1,0 +1,153 @@
+//! Topics on a host that is like a Pulsar broker: it gives up data by policies of its own, and may lose properties.
+
+use handler_api::capability;
+use handler_api::topics::{DeleteTopic, TopicName};
+use host_shim::sim::SimHost;
+
+use super::configs::Overrides;
+use super::fixture::topics;
+
+const T: &str = "persistent://public/default/t";
+const WEEK_MS: i64 = 604_800_000;
+
+fn pulsar() -> SimHost {
+    let sim = SimHost::new(1);
+    sim.set_capabilities(capability::HOST_RETENTION);
+    sim
+}
+
+fn overrides(configs: &[(&str, &str)]) -> Overrides {
+    let mut overrides = Overrides::default();
+    for (name, value) in configs {
+        overrides.set(name, value).unwrap();
+    }
+    overrides
+}
+
+/// Lets tasks run that nobody waits for.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_topic_of_kafkas_clients_is_kept_as_long_as_it_is_configured_for() {
+    for (configs, kept) in [
+        (&[][..], (WEEK_MS, -1)),
+        (&[("retention.ms", "60000")], (60_000, -1)),
+        (&[("retention.ms", "-1"), ("retention.bytes", "5")], (-1, 5)),
+        (
+            &[("cleanup.policy", "compact"), ("retention.ms", "5")],
+            (-1, -1),
+        ),
+        (
+            &[("cleanup.policy", "compact,delete"), ("retention.ms", "5")],
+            (5, -1),
+        ),
+    ] {
+        let sim = pulsar();
+        let topics = topics(&sim, &[]);
+        topics.create("t", 1, &overrides(configs)).await.unwrap();
+        assert_eq!(sim.retention(T), Some(kept), "{configs:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_alteration_of_retention_reaches_the_host() {
+    let sim = pulsar();
+    let topics = topics(&sim, &[]);
+    let topic = topics.create("t", 1, &Overrides::default()).await.unwrap();
+    let set = async |name: &'static str, value: &'static str| {
+        let alter = |old: &Overrides| {
+            let mut new = old.clone();
+            new.set(name, value)?;
+            Ok(new)
+        };
+        topics.alter(&topic, alter).await.unwrap();
+        sim.retention(T).unwrap()
+    };
+    assert_eq!(set("retention.ms", "7000").await, (7_000, -1));
+    assert_eq!(set("retention.bytes", "9").await, (7_000, 9));
+    assert_eq!(set("max.message.bytes", "9").await, (7_000, 9));
+    topics
+        .alter(&topic, |_| Ok(Overrides::default()))
+        .await
+        .unwrap();
+    assert_eq!(sim.retention(T), Some((WEEK_MS, -1)));
+}
+
+#[tokio::test]
+async fn a_topic_is_created_although_the_host_knows_no_policies_of_topics() {
+    let sim = pulsar();
+    sim.set_topic_policies(false);
+    let topics = topics(&sim, &[]);
+    topics.create("t", 1, &Overrides::default()).await.unwrap();
+    assert_eq!(sim.retention(T), None);
+}
+
+#[tokio::test]
+async fn our_namespaces_are_made_and_keep_what_lies_in_them() {
+    let sim = pulsar();
+    let settings = [("kafkaNamespace", "kafka")];
+    topics(&sim, &settings).ensure_namespaces(-1, 1_000).await;
+    assert_eq!(sim.namespace_retention("public/__kafka"), Some((-1, -1)));
+    assert_eq!(sim.namespace_retention("public/kafka"), Some((WEEK_MS, -1)));
+    // One that was there is its owner's, except that coordinators need theirs.
+    topics(&sim, &[]).ensure_namespaces(1 << 20, 1_000).await;
+    assert_eq!(sim.namespace_retention("public/default"), Some((0, 0)));
+    assert_eq!(
+        sim.namespace_retention("public/__kafka"),
+        Some((-1, 1 << 20))
+    );
+}
+
+#[tokio::test]
+async fn compaction_is_refused_where_ledgers_cannot_be_replaced() {
+    let topics_of = |sim: SimHost| topics(&sim, &[]);
+    for (policies, legal) in [
+        ("delete", true),
+        ("compact", false),
+        ("delete,compact", false),
+    ] {
+        let configs = overrides(&[("cleanup.policy", policies)]);
+        assert_eq!(topics_of(pulsar()).check_storage(&configs).is_ok(), legal);
+        assert!(topics_of(SimHost::new(1)).check_storage(&configs).is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_topic_that_loses_its_properties_gets_them_back_whoever_sees_it_next() {
+    let sim = pulsar();
+    let ours = topics(&sim, &[]);
+    let made = ours
+        .create("t", 1, &overrides(&[("retention.ms", "60000")]))
+        .await
+        .unwrap();
+    settle().await;
+    for (partitions, view) in [(3, &ours), (5, &topics(&sim, &[]))] {
+        sim.expand_and_forget(T, partitions);
+        let seen = view.by_name("t").await.unwrap();
+        assert_eq!((seen.id, seen.partitions()), (made.id, partitions));
+        assert_eq!(seen.overrides, made.overrides);
+    }
+}
+
+#[tokio::test]
+async fn a_topic_that_others_made_again_inherits_nothing() {
+    let sim = pulsar();
+    let made = topics(&sim, &[])
+        .create("t", 1, &overrides(&[("retention.ms", "60000")]))
+        .await
+        .unwrap();
+    settle().await;
+    // Nobody of ours looks on.
+    let request = TopicName { name: T.to_owned() };
+    sim.crash();
+    sim.host().control::<DeleteTopic>(&request).await.unwrap();
+    sim.advance_ms(1);
+    assert!(sim.create_topic(T, 1));
+    let seen = topics(&sim, &[]).by_name("t").await.unwrap();
+    assert_ne!(seen.id, made.id);
+    assert_eq!(seen.overrides, Overrides::default());
+}
