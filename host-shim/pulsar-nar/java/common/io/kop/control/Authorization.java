@@ -32,6 +32,8 @@ final class Authorization {
     private static final int ALTER = 5;
     private static final int LIST = 6;
 
+    private static final Asker NOBODY = new Asker("", null, null);
+
     private final Context context;
     private final Sessions sessions;
 
@@ -42,7 +44,7 @@ final class Authorization {
 
     /** Whose question it is. */
     private static final class Asker {
-        /** The role that authenticated, and the one that it speaks for, if it is a proxy's. */
+        /** The role that authenticated, and the one that it speaks for, if it is a proxy's: Pulsar wants both to be allowed. */
         final String role;
         final String original;
         final AuthenticationDataSource data;
@@ -100,6 +102,10 @@ final class Authorization {
         }
         String authenticated = state.getAuthRole();
         boolean proxied = !role.isEmpty() && !role.equals(authenticated);
+        if (proxied && !context.configuration().getProxyRoles().contains(authenticated)) {
+            LOG.warn("{} asks for {}, and is none of proxyRoles: nothing is allowed", authenticated, role);
+            return NOBODY;
+        }
         return new Asker(authenticated, proxied ? role : null, state.getAuthDataSource());
     }
 
