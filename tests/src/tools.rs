@@ -20,6 +20,8 @@ pub const KAFKA: &str = "4.3.1";
 const CONFLUENT_KAFKA: &str = "confluent-kafka==2.12.2";
 /// Pulsar's own Python client.
 const PULSAR_CLIENT: &str = "pulsar-client==3.13.0";
+/// What the `pulsar` crate is built with.
+const PROTOX: &str = "0.10.0";
 
 /// The directory of cargo's profile that built the running program (`target/debug`, `target/release`).
 pub fn profile_directory() -> PathBuf {
@@ -165,6 +167,38 @@ pub fn pulsar_python() -> Result<Command, String> {
     let mut command = Command::new(folder.join("bin/python"));
     command.arg(repository().join("tests/clients/python/pulsar_client.py"));
     Ok(command)
+}
+
+/// Our program with the `pulsar` crate, built. The crate needs protoc; protox, from the same registry, takes its place.
+pub fn pulsar_rust() -> Result<Command, String> {
+    let source = repository().join("tests/clients/rust");
+    let recipe = concat!(
+        include_str!("../clients/rust/src/main.rs"),
+        include_str!("../clients/rust/Cargo.toml"),
+        include_str!("../clients/rust/Cargo.lock")
+    );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let protox = fetched("protox", PROTOX, |folder| {
+        let mut install = Command::new(&cargo);
+        install.args(["install", "-q", "--locked", "--features", "bin", "--root"]);
+        install.arg(folder).args(["--version", PROTOX, "protox"]);
+        // Beside the target directory of this repository, which another cargo may hold.
+        install.env("CARGO_TARGET_DIR", folder.join("build"));
+        let installed = checked("installing protox", run(install, None, FETCH));
+        let _ = std::fs::remove_dir_all(folder.join("build"));
+        installed
+    })?;
+    let folder = fetched("pulsar-rust", recipe, |folder| {
+        let mut build = Command::new(&cargo);
+        build.args(["build", "-q", "--locked", "--manifest-path"]);
+        build.arg(source.join("Cargo.toml"));
+        build.env("PROTOC", protox.join("bin/protox"));
+        build.env("CARGO_TARGET_DIR", folder.join("build"));
+        checked("building the pulsar crate", run(build, None, FETCH))
+    })?;
+    Ok(Command::new(
+        folder.join("build/debug/pulsar-client-program"),
+    ))
 }
 
 /// Our Node program with kafkajs and the codecs beside it.

@@ -52,7 +52,17 @@ const SETS: [Set; 4] = [
 /// Compiles every set into one folder of classes.
 pub(crate) fn compile(root: &Path, classes: &Path) -> Result<(), String> {
     let jdk = Jdk::of(JDK)?;
-    for set in &SETS {
+    let present = folders(&root.join(SOURCES))?;
+    let unknown = |name: &&String| !SETS.iter().any(|set| set.folder == **name);
+    if let Some(unknown) = present.iter().find(unknown) {
+        return Err(format!(
+            "{SOURCES}/{unknown} is for no release that we know"
+        ));
+    }
+    for set in SETS
+        .iter()
+        .filter(|set| present.iter().any(|it| it == set.folder))
+    {
         let sources = sources(&root.join(SOURCES).join(set.folder))?;
         let mut paths = vec![set.against.jars()?.join("*")];
         if set.folder != "common" {
@@ -72,6 +82,20 @@ pub(crate) fn compile(root: &Path, classes: &Path) -> Result<(), String> {
         )?;
     }
     Ok(())
+}
+
+/// The folders of sources.
+fn folders(sources: &Path) -> Result<Vec<String>, String> {
+    let broken = |error: std::io::Error| format!("{}: {error}", sources.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(sources).map_err(broken)? {
+        let entry = entry.map_err(broken)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() && name != "META-INF" {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// The Java files below a folder, in a fixed order.
