@@ -297,16 +297,22 @@ pub struct Commit {
     pub topics: Vec<CommitTopic>,
 }
 
-/// One topic of a commit.
+/// A topic with what is wanted of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommitTopic {
+pub struct TopicOf<P> {
     /// Name.
     pub topic: String,
-    /// Id, nil if not known.
+    /// Id, nil if not known. An offset committed under another id is not found.
     pub topic_id: Uuid,
-    /// Partitions.
-    pub partitions: Vec<CommitPartition>,
+    /// One for each.
+    pub partitions: Vec<P>,
 }
+
+/// One topic of a commit.
+pub type CommitTopic = TopicOf<CommitPartition>;
+
+/// A topic with the numbers of some of its partitions.
+pub type TopicPartitions = TopicOf<i32>;
 
 /// One partition of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,17 +341,6 @@ pub struct TopicOutcome {
 pub struct FetchOffsets {
     /// Which offsets; `None`: all.
     pub topics: Option<Vec<TopicPartitions>>,
-}
-
-/// A topic with some of its partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicPartitions {
-    /// Name.
-    pub topic: String,
-    /// Id, nil if not known. An offset committed under another id is not found.
-    pub topic_id: Uuid,
-    /// Numbers.
-    pub partitions: Vec<i32>,
 }
 
 /// One topic of an OffsetFetch answer.

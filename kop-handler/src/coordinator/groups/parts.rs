@@ -2,56 +2,20 @@
 //!
 //! Pure. It must not know what is done with a part.
 
-use crate::coordinator::group::message::{CommitTopic, TopicOutcome, TopicPartitions};
-
-/// A topic of a request.
-pub(super) trait Topic: Sized {
-    /// Its partitions.
-    fn count(&self) -> usize;
-    /// Keeps the first `count` partitions and gives the topic with the others.
-    fn cut_off(&mut self, count: usize) -> Self;
-}
-
-impl Topic for CommitTopic {
-    fn count(&self) -> usize {
-        self.partitions.len()
-    }
-
-    fn cut_off(&mut self, count: usize) -> Self {
-        Self {
-            topic: self.topic.clone(),
-            topic_id: self.topic_id,
-            partitions: self.partitions.split_off(count),
-        }
-    }
-}
-
-impl Topic for TopicPartitions {
-    fn count(&self) -> usize {
-        self.partitions.len()
-    }
-
-    fn cut_off(&mut self, count: usize) -> Self {
-        Self {
-            topic: self.topic.clone(),
-            topic_id: self.topic_id,
-            partitions: self.partitions.split_off(count),
-        }
-    }
-}
+use crate::coordinator::group::message::{TopicOf, TopicOutcome};
 
 /// What one decision is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part<T> {
+pub(super) struct Part<P> {
     /// In the order of the request.
-    pub(super) topics: Vec<T>,
+    pub(super) topics: Vec<TopicOf<P>>,
     /// Whether the first topic goes on with the last one of the part before.
     pub(super) goes_on: bool,
 }
 
 /// Cuts topics into parts of at most `max` partitions, in order. There is always one, so that a request for nothing is
 /// checked too.
-pub(super) fn split<T: Topic>(topics: Vec<T>, max: usize) -> Vec<Part<T>> {
+pub(super) fn split<P>(topics: Vec<TopicOf<P>>, max: usize) -> Vec<Part<P>> {
     let max = max.max(1);
     let mut parts = Vec::new();
     let mut part = Part {
@@ -60,10 +24,14 @@ pub(super) fn split<T: Topic>(topics: Vec<T>, max: usize) -> Vec<Part<T>> {
     };
     let mut room = max;
     for mut topic in topics {
-        while topic.count() > room {
+        while topic.partitions.len() > room {
             let goes_on = room > 0;
             if goes_on {
-                let rest = topic.cut_off(room);
+                let rest = TopicOf {
+                    topic: topic.topic.clone(),
+                    topic_id: topic.topic_id,
+                    partitions: topic.partitions.split_off(room),
+                };
                 part.topics.push(std::mem::replace(&mut topic, rest));
             }
             let next = Part {
@@ -73,7 +41,7 @@ pub(super) fn split<T: Topic>(topics: Vec<T>, max: usize) -> Vec<Part<T>> {
             parts.push(std::mem::replace(&mut part, next));
             room = max;
         }
-        room -= topic.count();
+        room -= topic.partitions.len();
         part.topics.push(topic);
     }
     parts.push(part);
@@ -94,6 +62,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::coordinator::group::message::TopicPartitions;
 
     fn topics(counts: &[(&str, i32)]) -> Vec<TopicPartitions> {
         let topic = |(topic, count): &(&str, i32)| TopicPartitions {
@@ -128,8 +97,9 @@ mod tests {
         for max in 0..20 {
             let parts = split(whole.clone(), max);
             let most = max.max(1);
-            let size = |part: &Part<TopicPartitions>| -> usize {
-                part.topics.iter().map(Topic::count).sum()
+            let size = |part: &Part<i32>| -> usize {
+                let topics = part.topics.iter();
+                topics.map(|topic| topic.partitions.len()).sum()
             };
             assert!(parts.iter().all(|part| size(part) <= most), "max {max}");
             assert_eq!(parts.len(), 15_usize.div_ceil(most), "max {max}");
