@@ -3,6 +3,8 @@
 //! A key is `i16 version | fields`, a value likewise; a missing value (tombstone) deletes the key. Kafka's source:
 //! `OffsetCommitKey/Value.json`, `GroupMetadataKey/Value.json`. It must not know logs, batches or what the state means.
 
+pub mod kop;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -261,7 +263,10 @@ pub fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, Record
 }
 
 fn decode_offset(bytes: &[u8]) -> Result<OffsetValue, RecordError> {
-    let mut reader = Reader(bytes);
+    read_offset(&mut Reader(bytes))
+}
+
+fn read_offset(reader: &mut Reader<'_>) -> Result<OffsetValue, RecordError> {
     let version = reader.i16()?;
     if !(0..=4).contains(&version) {
         return Err(RecordError::UnknownVersion(version));
@@ -300,7 +305,10 @@ fn decode_offset(bytes: &[u8]) -> Result<OffsetValue, RecordError> {
 }
 
 fn decode_group(bytes: &[u8]) -> Result<GroupValue, RecordError> {
-    let mut reader = Reader(bytes);
+    read_group(&mut Reader(bytes))
+}
+
+fn read_group(reader: &mut Reader<'_>) -> Result<GroupValue, RecordError> {
     let version = reader.i16()?;
     if !(0..=4).contains(&version) {
         return Err(RecordError::UnknownVersion(version));
@@ -321,7 +329,7 @@ fn decode_group(bytes: &[u8]) -> Result<GroupValue, RecordError> {
     };
     let mut members = Vec::with_capacity(count.min(64)); // grows with bytes that are really there
     for _ in 0..count {
-        members.push(decode_member(&mut reader, version)?);
+        members.push(decode_member(reader, version)?);
     }
     if flexible {
         reader.tagged(|_, _| ())?;

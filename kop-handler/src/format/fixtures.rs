@@ -3,21 +3,21 @@
 use bytes::Bytes;
 
 /// One entry.
-pub(super) struct Stored {
+pub(crate) struct Stored {
     /// Index of its last message.
-    pub(super) index: i64,
+    pub(crate) index: i64,
     /// Without the broker entry metadata, as hosts hand it over.
-    pub(super) entry: Bytes,
+    pub(crate) entry: Bytes,
 }
 
-pub(super) fn unbase64(text: &str) -> Vec<u8> {
+pub(crate) fn unbase64(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     super::base64::decode(&mut bytes, text.as_bytes()).expect("base64");
     bytes
 }
 
 /// Without the broker entry metadata, which the host strips; with the index that it held.
-pub(super) fn strip(stored: &Bytes) -> (Bytes, i64) {
+pub(crate) fn strip(stored: &Bytes) -> (Bytes, i64) {
     assert_eq!(&stored[..2], [0x0e, 0x02]);
     let size = u32::from_be_bytes(stored[2..6].try_into().expect("four bytes")) as usize;
     assert_eq!(stored[6], 0x10, "the field `index`");
@@ -32,7 +32,7 @@ pub(super) fn strip(stored: &Bytes) -> (Bytes, i64) {
 }
 
 /// The entries of a partition.
-pub(super) fn entries(lines: &str) -> Vec<Stored> {
+pub(crate) fn entries(lines: &str) -> Vec<Stored> {
     lines
         .lines()
         .map(|line| {
@@ -45,13 +45,13 @@ pub(super) fn entries(lines: &str) -> Vec<Stored> {
 }
 
 /// What was kept of one format.
-pub(super) struct Kop {
-    pub(super) expected: serde_json::Value,
-    pub(super) partitions: [Vec<Stored>; 2],
+pub(crate) struct Kop {
+    pub(crate) expected: serde_json::Value,
+    pub(crate) partitions: [Vec<Stored>; 2],
 }
 
 /// All three, by name.
-pub(super) fn all() -> [(&'static str, Kop); 3] {
+pub(crate) fn all() -> [(&'static str, Kop); 3] {
     macro_rules! kop {
         ($name:literal) => {{
             const DATA: [&str; 3] = [

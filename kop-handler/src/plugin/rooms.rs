@@ -57,6 +57,7 @@ pub(crate) async fn build(
         Arc::clone(&topics),
         Arc::clone(&clock),
         config.offsets_topic_num_partitions,
+        offsets_retention_ms(&config),
     );
     let engine = Engine::new(
         Arc::clone(&clock),
@@ -81,6 +82,10 @@ pub(crate) async fn build(
     })
 }
 
+fn offsets_retention_ms(config: &Config) -> i64 {
+    config.offsets_retention_minutes.saturating_mul(60_000)
+}
+
 fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
     GroupSettings {
         min_session_timeout_ms: config.group_min_session_timeout_ms,
@@ -93,7 +98,7 @@ fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {
         max_decision_records: limits.max_decision_records,
         max_decision_bytes: limits.max_decision_bytes,
         offset_metadata_max_size: config.offset_metadata_max_size,
-        offsets_retention_ms: config.offsets_retention_minutes.saturating_mul(60_000),
+        offsets_retention_ms: offsets_retention_ms(config),
         offsets_check_interval_ms: config.offsets_retention_check_interval_ms,
         ..GroupSettings::default()
     }

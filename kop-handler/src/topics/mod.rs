@@ -117,6 +117,12 @@ impl Topics {
         &self.cluster_id
     }
 
+    /// Whether the host's storage can compact a topic and keep its offsets.
+    #[must_use]
+    pub fn can_compact(&self) -> bool {
+        self.host.has(capability::REPLACE_LEDGER)
+    }
+
     /// Whether the host's storage can do what a topic is to be configured for.
     ///
     /// # Errors
@@ -124,7 +130,7 @@ impl Topics {
     /// drops what it cannot read the key of, which is every batch of Kafka's.
     pub fn check_storage(&self, overrides: &Overrides) -> Result<(), Fault> {
         let policies = overrides.effective("cleanup.policy", &self.defaults);
-        if !self.host.has(capability::REPLACE_LEDGER) && items(policies).contains(&"compact") {
+        if !self.can_compact() && items(policies).contains(&"compact") {
             return Err(Fault::InvalidConfig(format!(
                 "Invalid value {policies} for configuration cleanup.policy: the storage of this broker cannot compact a topic and keep its offsets. Use delete."
             )));

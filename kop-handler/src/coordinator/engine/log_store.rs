@@ -1,24 +1,27 @@
 //! Shards on Kafka's own topic `__consumer_offsets`: one partition each, records in batches like any other topic's.
 //!
-//! The topic is created on first use, compacted. It must not know what the records mean.
+//! The topic is created on first use; compacted where the host can replace ledgers. Where there are several brokers, some
+//! may still be KoP's, and so records are written in its layout ([`super::wrapped`]). It must not know what they mean.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 
 use super::store::{Chunk, Pending, ShardLog, ShardStore, StoreFault};
+use super::wrapped::{Layout, Unwrapping};
 use crate::clock::Clock;
 use crate::coordinator::record::KeyValue;
 use crate::error::Fault;
-use crate::log::{Append, AppendInfo, Isolation, Logs, Origin, Partition, Read, Rejection};
+use crate::log::{
+    Append, AppendInfo, Fetched, Isolation, Logs, Origin, Partition, Read, Rejection,
+};
 use crate::topics::Topics;
 use crate::topics::configs::Overrides;
 use crate::topics::names::{CONSUMER_OFFSETS, partition_name, split_partition};
-use crate::wire::batch::{BatchBuilder, BatchError, Batches, NewRecord};
+use crate::wire::batch::{BatchError, BatchView, Batches};
 
-/// What one batch of the topic may unpack to.
-const MAX_UNPACKED: usize = 64 * 1024 * 1024;
 /// Kafka's settings of the topic.
 const CONFIGS: [(&str, &str); 3] = [
     ("cleanup.policy", "compact"),
@@ -32,22 +35,26 @@ pub struct LogStore {
     topics: Arc<Topics>,
     clock: Arc<dyn Clock>,
     partitions: u32,
+    retention_ms: i64,
 }
 
 impl LogStore {
-    /// `partitions` is `offsetsTopicNumPartitions`, which counts only when the topic is created.
+    /// `partitions` is `offsetsTopicNumPartitions`, which counts only when the topic is created; `retention_ms` how long
+    /// offsets are kept, which KoP's brokers are told with each.
     #[must_use]
     pub fn new(
         logs: Arc<Logs>,
         topics: Arc<Topics>,
         clock: Arc<dyn Clock>,
         partitions: u32,
+        retention_ms: i64,
     ) -> Self {
         Self {
             logs,
             topics,
             clock,
             partitions,
+            retention_ms,
         }
     }
 
@@ -66,7 +73,8 @@ impl ShardStore for LogStore {
         Box::pin(async move {
             let found = if create {
                 let mut configs = Overrides::default();
-                for (name, value) in CONFIGS {
+                let compacts = topics.can_compact();
+                for (name, value) in CONFIGS.into_iter().filter(|_| compacts) {
                     configs
                         .set(name, value)
                         .map_err(|fault| store_fault(&fault))?;
@@ -105,6 +113,7 @@ impl ShardStore for LogStore {
     fn open(&self, shard: u32) -> Pending<Arc<dyn ShardLog>> {
         let topics = Arc::clone(&self.topics);
         let (logs, clock) = (Arc::clone(&self.logs), Arc::clone(&self.clock));
+        let retention_ms = self.retention_ms;
         Box::pin(async move {
             let topic = topics.by_name(CONSUMER_OFFSETS).await;
             let topic = topic.map_err(|fault| store_fault(&fault))?;
@@ -116,10 +125,22 @@ impl ShardStore for LogStore {
             let partition = opened
                 .unwrap_or_else(|| Err(Fault::Internal("the log opened nothing".to_owned())))
                 .map_err(|fault| store_fault(&fault))?;
+            let names = topics.names().clone();
+            let reading = Arc::new(Mutex::new(Unwrapping::new(names.clone())));
+            let layout = if topics.is_kops(&topic.full_name) {
+                Layout::Kop {
+                    names,
+                    retention_ms,
+                }
+            } else {
+                Layout::Kafka
+            };
             Ok(Arc::new(PartitionLog {
                 logs,
                 clock,
                 partition,
+                layout,
+                reading,
             }) as Arc<dyn ShardLog>)
         })
     }
@@ -130,22 +151,51 @@ struct PartitionLog {
     logs: Arc<Logs>,
     clock: Arc<dyn Clock>,
     partition: Arc<Partition>,
+    layout: Layout,
+    /// What the part of the log that was read leaves open.
+    reading: Arc<Mutex<Unwrapping>>,
+}
+
+/// The records of a read; what of them is damaged is reported and passed over.
+fn take_in(
+    reading: &Mutex<Unwrapping>,
+    partition: &Partition,
+    fetched: &Fetched,
+) -> Result<Chunk, StoreFault> {
+    let mut reading = reading.lock();
+    let chunk = chunk(
+        &mut reading,
+        &fetched.records,
+        fetched.size,
+        fetched.high_watermark,
+    )
+    .map_err(|error| StoreFault::Failed(error.to_string()))?;
+    let damaged = std::mem::take(&mut reading.damaged);
+    if damaged > 0 {
+        tracing::warn!(
+            partition = partition.name(),
+            damaged,
+            "records of the offsets topic cannot be read and are passed over"
+        );
+    }
+    Ok(chunk)
 }
 
 impl ShardLog for PartitionLog {
     fn append(&self, records: Vec<KeyValue>) -> Pending<()> {
-        let batch = match build(&records, self.clock.now_ms()) {
-            Ok(batch) => batch,
+        let batches = match self.layout.build(&records, self.clock.now_ms()) {
+            Ok(batches) => batches,
             Err(error) => {
                 let refused = StoreFault::TooLarge(error.to_string());
                 return Box::pin(std::future::ready(Err(refused)));
             }
         };
-        let appended = self.logs.append(vec![Append {
+        let append = |records| Append {
             partition: Arc::clone(&self.partition),
-            records: batch,
+            records,
             origin: Origin::Coordinator,
-        }]);
+        };
+        let appended = self.logs.append(batches.into_iter().map(append).collect());
         Box::pin(outcome(appended))
     }
 
@@ -155,13 +205,14 @@ impl ShardLog for PartitionLog {
 
     fn read(&self, from: i64, max_bytes: usize) -> Pending<Chunk> {
         let (logs, partition) = (Arc::clone(&self.logs), Arc::clone(&self.partition));
+        let reading = Arc::clone(&self.reading);
         Box::pin(async move {
             let offset = from.max(partition.log_start_offset());
             if offset >= partition.high_watermark() {
                 return Ok(Chunk::default());
             }
             let read = Read {
-                partition,
+                partition: Arc::clone(&partition),
                 offset,
                 max_bytes,
                 isolation: Isolation::ReadUncommitted,
@@ -174,56 +225,64 @@ impl ShardLog for PartitionLog {
             let fetched = fetched
                 .unwrap_or_else(|| Err(Fault::Internal("the log read nothing".to_owned())))
                 .map_err(|fault| store_fault(&fault))?;
-            chunk(&fetched.records, fetched.size, fetched.high_watermark)
-                .map_err(|error| StoreFault::Failed(error.to_string()))
+            take_in(&reading, &partition, &fetched)
         })
     }
 }
 
-fn build(records: &[KeyValue], now_ms: i64) -> Result<Bytes, BatchError> {
-    let mut batch = BatchBuilder::new(now_ms);
-    for record in records {
-        batch.push(NewRecord::new(
-            now_ms,
-            Some(&record.key),
-            record.value.as_deref(),
-        ))?;
-    }
-    batch.build()
-}
-
+/// How an append of one decision ended that may have taken several batches: only if none was written, nothing was.
 async fn outcome(
     appended: impl Future<Output = Vec<Result<AppendInfo, Rejection>>> + Send,
 ) -> Result<(), StoreFault> {
-    match appended.await.into_iter().next() {
-        Some(Ok(_)) => Ok(()),
-        Some(Err(rejection)) => Err(append_fault(&rejection.fault)),
+    let results = appended.await;
+    let written = results.iter().any(Result::is_ok);
+    let mut faults = results.into_iter().filter_map(Result::err);
+    match faults.next() {
+        Some(first) if written => Err(match store_fault(&first.fault) {
+            moved @ StoreFault::NotOwner(_) => moved,
+            _ => StoreFault::Failed(first.fault.to_string()),
+        }),
+        Some(first) => {
+            let unknown = faults.find(|other| !is_harmless(&other.fault));
+            Err(append_fault(&unknown.unwrap_or(first).fault))
+        }
+        None if written => Ok(()),
         None => Err(StoreFault::Failed("the log answered nothing".to_owned())),
     }
 }
 
-/// The keyed records of batches. Control batches and records without a key are none of ours.
-fn chunk(pieces: &[Bytes], size: usize, high_watermark: i64) -> Result<Chunk, BatchError> {
+fn is_harmless(fault: &Fault) -> bool {
+    matches!(
+        append_fault(fault),
+        StoreFault::Refused(_) | StoreFault::TooLarge(_)
+    )
+}
+
+/// The batches of a read, of which the log has made sure that they are whole.
+fn batches(
+    pieces: &[Bytes],
+    size: usize,
+) -> impl Iterator<Item = Result<BatchView, BatchError>> + use<> {
     let mut joined = BytesMut::with_capacity(size);
     for piece in pieces {
         joined.extend_from_slice(piece);
     }
+    Batches::new(joined.freeze())
+}
+
+/// The keyed records of a read.
+fn chunk(
+    reading: &mut Unwrapping,
+    pieces: &[Bytes],
+    size: usize,
+    high_watermark: i64,
+) -> Result<Chunk, BatchError> {
     let mut chunk = Chunk::default();
-    for batch in Batches::new(joined.freeze()) {
+    for batch in batches(pieces, size) {
         let batch = batch?;
         let end = batch.header.last_offset().saturating_add(1);
         chunk.next = (end < high_watermark).then_some(end);
-        if batch.header.attributes.is_control() {
-            continue;
-        }
-        let records = batch.records(MAX_UNPACKED)?;
-        for record in &records {
-            let record = record?;
-            chunk.records.extend(record.key.map(|key| KeyValue {
-                key: Bytes::copy_from_slice(key),
-                value: record.value.map(Bytes::copy_from_slice),
-            }));
-        }
+        reading.take(&batch, &mut chunk.records);
     }
     Ok(chunk)
 }
@@ -265,16 +324,17 @@ mod tests {
             value: value.map(|value| Bytes::from_static(value.as_bytes())),
         };
         let first = vec![record("a", Some("1")), record("b", None)];
-        let second = vec![record("a", Some(""))];
-        let one = build(&first, 7).unwrap();
-        let two = build(&second, 8).unwrap();
+        let second = vec![record("a", Some("2"))];
+        let build = |records: &[KeyValue]| Layout::Kafka.build(records, 7).unwrap().remove(0);
+        let (one, two) = (build(&first), build(&second));
         let mut pieces = crate::wire::batch::patched(&one, 0, 0).to_vec();
         pieces.extend(crate::wire::batch::patched(&two, 2, 0));
-        let read = chunk(&pieces, one.len() + two.len(), 3).unwrap();
+        let mut reading = Unwrapping::new(crate::topics::names::Names::new("a", "b", "c", "d"));
+        let read = chunk(&mut reading, &pieces, one.len() + two.len(), 3).unwrap();
         assert_eq!(read.records, [first.as_slice(), &second].concat());
         assert_eq!(read.next, None);
 
-        let part = chunk(&pieces[..2], one.len(), 3).unwrap();
+        let part = chunk(&mut reading, &pieces[..2], one.len(), 3).unwrap();
         assert_eq!((part.records, part.next), (first, Some(2)));
     }
 

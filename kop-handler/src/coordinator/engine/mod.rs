@@ -15,6 +15,7 @@ mod life;
 mod log_store;
 mod store;
 mod timers;
+mod wrapped;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -214,7 +214,7 @@ pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
 
 /// Whether the checksum of `batch` (exactly one batch) is the one that its header carries.
 #[must_use]
-pub(super) fn has_right_crc(batch: &[u8], header: &BatchHeader) -> bool {
+pub fn has_right_crc(batch: &[u8], header: &BatchHeader) -> bool {
     batch
         .get(CHECKED_FROM..)
         .is_some_and(|checked| crc32c(checked) == header.crc)

@@ -23,7 +23,7 @@ pub use build::{BatchBuilder, ControlType, NewRecord};
 pub use codec::{Compression, compress, decompress};
 pub use header::{
     Attributes, BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES, TimestampType, crc32c, crc32c_of,
-    patch, patched,
+    has_right_crc, patch, patched,
 };
 pub use records::{Header, Headers, Record, RecordIter, Records};
 pub use validate::{ProduceRules, RecordError, Rejection, ValidBatch, validate_produce};

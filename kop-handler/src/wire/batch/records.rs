@@ -33,6 +33,18 @@ impl Records {
         &self.data
     }
 
+    /// A part of the unpacked bytes, shared. Empty for bytes that are none of them.
+    #[must_use]
+    pub fn slice_of(&self, part: &[u8]) -> Bytes {
+        let bounds = self.data.as_ptr_range();
+        let part_bounds = part.as_ptr_range();
+        if bounds.start <= part_bounds.start && part_bounds.end <= bounds.end {
+            self.data.slice_ref(part)
+        } else {
+            Bytes::new()
+        }
+    }
+
     /// The records in order.
     #[must_use]
     pub fn iter(&self) -> RecordIter<'_> {
