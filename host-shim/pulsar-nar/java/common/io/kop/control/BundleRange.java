@@ -19,6 +19,10 @@ final class BundleRange {
         return new BundleRange(Long.decode(ends[0]), Long.decode(ends[1]));
     }
 
+    long from() {
+        return from;
+    }
+
     /** The upper end is the next bundle's, except for the last one. */
     boolean contains(long hash) {
         return from <= hash && (hash < until || until == LAST && hash == LAST);

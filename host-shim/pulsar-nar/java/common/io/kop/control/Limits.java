@@ -2,8 +2,10 @@ package io.kop.control;
 
 /** The bounds of what the control services keep and do at once. */
 final class Limits {
-    /** Names of partitions whose lookups the plugin may keep; beyond it everything kept is called stale. */
+    /** Names of partitions that are remembered from lookups; beyond it everything that the plugin keeps is called stale. */
     static final int MAX_KEPT_LOOKUPS = 200_000;
+    /** Namespaces whose bundles are kept in order. */
+    static final int MAX_KEPT_NAMESPACES = 1_000;
     /** Names in one event; longer lists are sent in pieces. */
     static final int MAX_NAMES_PER_EVENT = 10_000;
     /** Reads of the metadata store under way at once for one request. */

@@ -1,19 +1,20 @@
 package io.kop.control;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.broker.lookup.LookupResult;
 import org.apache.pulsar.broker.namespace.LookupOptions;
 import org.apache.pulsar.broker.namespace.NamespaceService;
 import org.apache.pulsar.common.lookup.data.LookupData;
-import org.apache.pulsar.common.naming.NamespaceBundle;
 import org.apache.pulsar.common.naming.NamespaceBundles;
 import org.apache.pulsar.common.naming.NamespaceName;
 import org.apache.pulsar.common.naming.TopicName;
@@ -29,6 +30,7 @@ final class Lookup {
     private final Context context;
     private final Brokers brokers;
     private final Ownership ownership;
+    private final Map<NamespaceName, Bundles> sorted = new ConcurrentHashMap<>();
 
     Lookup(Context context, Brokers brokers, Ownership ownership) {
         this.context = context;
@@ -44,6 +46,8 @@ final class Lookup {
     private static final class Found {
         final Brokers.Broker owner;
         final Refusal fault;
+        /** Its place in the answer. */
+        int number = -1;
 
         Found(Brokers.Broker owner, Refusal fault) {
             this.owner = owner;
@@ -51,14 +55,17 @@ final class Lookup {
         }
     }
 
-    /** Topics and their places in the request. */
+    /** Topics of one namespace and their places in the request. */
     private static final class Asked {
-        final List<TopicName> topics = new ArrayList<>();
-        final List<Integer> places = new ArrayList<>();
+        final List<Route> routes = new ArrayList<>();
+        int[] places = new int[16];
 
-        void add(TopicName topic, int place) {
-            topics.add(topic);
-            places.add(place);
+        void add(Route route, int place) {
+            if (routes.size() == places.length) {
+                places = Arrays.copyOf(places, 2 * places.length);
+            }
+            places[routes.size()] = place;
+            routes.add(route);
         }
     }
 
@@ -66,11 +73,11 @@ final class Lookup {
     CompletableFuture<Out> call(In request) {
         List<String> names = request.texts();
         Found[] found = new Found[names.size()];
-        Map<NamespaceName, Asked> byNamespace = new LinkedHashMap<>();
+        Map<NamespaceName, Asked> byNamespace = new HashMap<>();
         for (int place = 0; place < found.length; place++) {
             try {
-                TopicName topic = Names.topicOrPartition(names.get(place));
-                byNamespace.computeIfAbsent(topic.getNamespaceObject(), key -> new Asked()).add(topic, place);
+                Route route = ownership.route(names.get(place));
+                byNamespace.computeIfAbsent(route.namespace(), key -> new Asked()).add(route, place);
             } catch (Refusal wrong) {
                 found[place] = new Found(null, wrong);
             }
@@ -81,32 +88,52 @@ final class Lookup {
     }
 
     private CompletableFuture<?> inNamespace(NamespaceName namespace, Asked asked, Found[] found) {
-        ownership.note(namespace, asked.topics);
         return context.pulsar.getPulsarResources().getNamespaceResources().getPoliciesAsync(namespace).thenCompose(policies -> {
             if (policies.isEmpty()) {
                 throw new Refusal(Code.NOT_FOUND, "there is no namespace " + namespace);
             }
             return namespaces().getNamespaceBundleFactory().getBundlesAsync(namespace);
-        }).thenCompose(bundles -> inBundles(bundles, asked, found)).exceptionally(failure -> {
+        }).thenCompose(bundles -> inBundles(sorted(namespace, bundles), asked, found)).exceptionally(failure -> {
             Found none = new Found(null, Faults.explain(failure));
-            asked.places.forEach(place -> found[place] = none);
+            for (int n = 0; n < asked.routes.size(); n++) {
+                found[asked.places[n]] = none;
+            }
             return null;
         });
     }
 
-    private CompletableFuture<Void> inBundles(NamespaceBundles bundles, Asked asked, Found[] found) {
-        Map<NamespaceBundle, Asked> byBundle = new HashMap<>();
-        for (int n = 0; n < asked.topics.size(); n++) {
-            TopicName topic = asked.topics.get(n);
-            byBundle.computeIfAbsent(bundles.findBundle(topic), key -> new Asked()).add(topic, asked.places.get(n));
+    /** The bundles to be found by hash; they change only when one is split. */
+    private Bundles sorted(NamespaceName namespace, NamespaceBundles bundles) {
+        Bundles known = sorted.get(namespace);
+        if (known != null && known.of == bundles) {
+            return known;
         }
-        List<CompletableFuture<?>> lookups = new ArrayList<>();
-        byBundle.values().forEach(inBundle -> lookups.add(
-            owner(inBundle.topics.get(0))
-                .orTimeout(Limits.LOOKUP_TIMEOUT_MS, TimeUnit.MILLISECONDS)
-                .handle((owner, failure) -> failure == null ? new Found(owner, null) : new Found(null, fault(failure)))
-                .thenAccept(answer -> inBundle.places.forEach(place -> found[place] = answer))));
-        return CompletableFuture.allOf(lookups.toArray(new CompletableFuture<?>[0]));
+        if (sorted.size() >= Limits.MAX_KEPT_NAMESPACES) {
+            sorted.clear();
+        }
+        Bundles now = new Bundles(bundles);
+        sorted.put(namespace, now);
+        return now;
+    }
+
+    private CompletableFuture<Void> inBundles(Bundles bundles, Asked asked, Found[] found) {
+        List<CompletableFuture<Found>> owners = new ArrayList<>(Collections.nCopies(bundles.size(), null));
+        int[] bundle = new int[asked.routes.size()];
+        for (int n = 0; n < bundle.length; n++) {
+            Route route = asked.routes.get(n);
+            bundle[n] = bundles.at(route.hash);
+            if (owners.get(bundle[n]) == null) {
+                owners.set(bundle[n], owner(route.topic)
+                    .orTimeout(Limits.LOOKUP_TIMEOUT_MS, TimeUnit.MILLISECONDS)
+                    .handle((owner, failure) -> failure == null ? new Found(owner, null) : new Found(null, fault(failure))));
+            }
+        }
+        CompletableFuture<?>[] begun = owners.stream().filter(owner -> owner != null).toArray(CompletableFuture<?>[]::new);
+        return CompletableFuture.allOf(begun).thenRun(() -> {
+            for (int n = 0; n < bundle.length; n++) {
+                found[asked.places[n]] = owners.get(bundle[n]).join();
+            }
+        });
     }
 
     /** A bundle that is being unloaded, or for which no broker is found yet, has an owner in a moment. */
@@ -160,11 +187,14 @@ final class Lookup {
     }
 
     private Out write(Found[] found) {
-        Map<Found, Integer> numbers = new LinkedHashMap<>();
+        List<Found> answers = new ArrayList<>();
         for (Found answer : found) {
-            numbers.putIfAbsent(answer, numbers.size());
+            if (answer.number < 0) {
+                answer.number = answers.size();
+                answers.add(answer);
+            }
         }
-        Out out = new Out().list(numbers.keySet(), (to, answer) -> {
+        Out out = new Out().list(answers, (to, answer) -> {
             if (answer.fault == null) {
                 to.i32(0).bool(answer.owner.id.equals(brokers.localId())).text(answer.owner.id).text(answer.owner.protocolData);
             } else {
@@ -173,7 +203,7 @@ final class Lookup {
         });
         out.i32(found.length);
         for (Found answer : found) {
-            out.i32(numbers.get(answer));
+            out.i32(answer.number);
         }
         return out;
     }

@@ -1,27 +1,24 @@
 package io.kop.control;
 
 import java.util.ArrayList;
-import java.util.Collection;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.pulsar.broker.namespace.NamespaceBundleOwnershipListener;
 import org.apache.pulsar.broker.namespace.NamespaceService;
 import org.apache.pulsar.common.naming.NamespaceBundle;
-import org.apache.pulsar.common.naming.NamespaceBundleFactory;
 import org.apache.pulsar.common.naming.NamespaceName;
 import org.apache.pulsar.common.naming.TopicName;
 
 /**
- * Lookups that the plugin may keep, and the bundles that this broker loses.
+ * The names that were looked up, some of whose answers the plugin keeps, and the bundles that this broker loses.
  *
- * <p>Names are noted before they are looked up, so that a bundle that goes while a lookup is under way is told too. They are
- * kept by their hash, not by bundle: bundles are split.
+ * <p>A name is noted before it is looked up, so that a bundle that goes while a lookup is under way is told of too. Names
+ * are found by their hash and not by bundle: bundles are split.
  */
 final class Ownership implements NamespaceBundleOwnershipListener {
     private final Context context;
-    private final Map<NamespaceName, Map<String, Long>> kept = new HashMap<>();
-    private int count;
+    private final Map<String, Route> routes = new ConcurrentHashMap<>();
     private volatile boolean ended;
 
     Ownership(Context context) {
@@ -41,35 +38,24 @@ final class Ownership implements NamespaceBundleOwnershipListener {
         ended = true;
     }
 
-    /** Notes names that are about to be looked up. */
-    void note(NamespaceName namespace, Collection<TopicName> topics) {
-        if (!noted(namespace, topics)) {
+    /** Notes a name that is about to be looked up. */
+    Route route(String name) {
+        Route known = routes.get(name);
+        if (known != null) {
+            return known;
+        }
+        TopicName topic = Names.topicOrPartition(name);
+        Route route = new Route(topic, namespaces().getNamespaceBundleFactory().getLongHashCode(name));
+        if (routes.size() >= Limits.MAX_KEPT_LOOKUPS) {
             forgetAll();
-            noted(namespace, topics);
         }
+        routes.put(name, route);
+        return route;
     }
 
-    /** False: too many are noted already. */
-    private synchronized boolean noted(NamespaceName namespace, Collection<TopicName> topics) {
-        if (count >= Limits.MAX_KEPT_LOOKUPS) {
-            return false;
-        }
-        NamespaceBundleFactory factory = namespaces().getNamespaceBundleFactory();
-        Map<String, Long> names = kept.computeIfAbsent(namespace, key -> new HashMap<>());
-        int before = names.size();
-        for (TopicName topic : topics) {
-            names.computeIfAbsent(topic.toString(), factory::getLongHashCode);
-        }
-        count += names.size() - before;
-        return true;
-    }
-
-    /** Everything that was kept is stale. */
+    /** Everything that was kept is stale. A lookup that is under way meanwhile is not kept, for an event came. */
     void forgetAll() {
-        synchronized (this) {
-            kept.clear();
-            count = 0;
-        }
+        routes.clear();
         tell(List.of());
     }
 
@@ -85,29 +71,22 @@ final class Ownership implements NamespaceBundleOwnershipListener {
 
     @Override
     public void unLoad(NamespaceBundle bundle) {
-        List<String> lost = lost(bundle.getNamespaceObject(), BundleRange.of(bundle));
+        NamespaceName namespace = bundle.getNamespaceObject();
+        BundleRange range = BundleRange.of(bundle);
+        List<String> lost = new ArrayList<>();
+        routes.forEach((name, route) -> {
+            if (range.contains(route.hash) && route.namespace().equals(namespace)) {
+                lost.add(name);
+            }
+        });
         for (int from = 0; from < lost.size(); from += Limits.MAX_NAMES_PER_EVENT) {
             tell(lost.subList(from, Math.min(lost.size(), from + Limits.MAX_NAMES_PER_EVENT)));
         }
     }
 
-    private synchronized List<String> lost(NamespaceName namespace, BundleRange range) {
-        Map<String, Long> names = kept.getOrDefault(namespace, Map.of());
-        List<String> lost = new ArrayList<>();
-        names.forEach((name, hash) -> {
-            if (range.contains(hash)) {
-                lost.add(name);
-            }
-        });
-        lost.forEach(names::remove);
-        count -= lost.size();
-        return lost;
-    }
-
     private void tell(List<String> topics) {
-        if (ended) {
-            return;
+        if (!ended) {
+            context.events.send(Events.OWNERSHIP_CHANGED, new Out().texts(topics).bool(false).toBytes());
         }
-        context.events.send(Events.OWNERSHIP_CHANGED, new Out().texts(topics).bool(false).toBytes());
     }
 }
