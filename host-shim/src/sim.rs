@@ -205,11 +205,6 @@ impl SimHost {
         world.namespaces.get(namespace).copied()
     }
 
-    /// Adds partitions to a topic as old Pulsar releases do it: all properties are lost.
-    pub fn expand_and_forget(&self, topic: &str, partitions: u32) {
-        self.change(|world| world.expand_and_forget(topic, partitions));
-    }
-
     /// Bundles that each namespace has; owners are drawn anew.
     pub fn set_bundles(&self, bundles: u32) {
         self.shared.world.lock().set_bundles(bundles);

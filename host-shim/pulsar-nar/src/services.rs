@@ -28,9 +28,9 @@ impl Services {
 impl HostServices for Services {
     fn capabilities(&self) -> u64 {
         if self.settings.authentication {
-            capability::AUTHENTICATION
+            capability::HOST_RETENTION | capability::AUTHENTICATION
         } else {
-            0
+            capability::HOST_RETENTION
         }
     }
 

@@ -168,15 +168,6 @@ impl World {
         Ok(self.topic(&asked.name))
     }
 
-    /// See [`super::SimHost::expand_and_forget`].
-    pub(super) fn expand_and_forget(&mut self, name: &str, partitions: u32) {
-        if let Some(state) = self.topics.get_mut(name) {
-            state.partitions = partitions;
-            state.properties.clear();
-            self.topic_changed(name);
-        }
-    }
-
     fn topic_changed(&mut self, name: &str) {
         self.tell(&TopicsChanged {
             topics: vec![name.to_owned()],

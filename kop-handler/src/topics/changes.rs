@@ -308,9 +308,6 @@ impl Topics {
         if !self.is_single_broker() {
             self.deletions.note(&self.host, &topic.name);
         }
-        if let Some(records) = &self.records {
-            records.forget(&topic.full_name);
-        }
         Ok(())
     }
 

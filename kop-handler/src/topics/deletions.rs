@@ -60,7 +60,7 @@ impl Deletions {
 }
 
 /// As Java's `URLEncoder` does it.
-pub(super) fn url_encoded(text: &str) -> String {
+fn url_encoded(text: &str) -> String {
     use std::fmt::Write;
 
     let mut encoded = String::with_capacity(text.len());

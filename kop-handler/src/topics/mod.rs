@@ -11,7 +11,6 @@ mod leaders;
 pub mod names;
 pub mod nodes;
 mod policies;
-mod records;
 mod topic;
 mod view;
 
@@ -33,7 +32,6 @@ use self::deletions::Deletions;
 use self::leaders::Owners;
 use self::names::Names;
 use self::nodes::Advertised;
-use self::records::Records;
 use self::view::Cache;
 
 pub use self::changes::{AutoCreation, Taken};
@@ -57,8 +55,6 @@ pub struct Topics {
     owners: RwLock<Owners>,
     local: Arc<Advertised>,
     deletions: Deletions,
-    /// Absent where the host itself keeps properties whatever happens to a topic.
-    records: Option<Arc<Records>>,
     creating: Mutex<HashMap<String, changes::Creation>>,
 }
 
@@ -74,8 +70,6 @@ impl Topics {
         );
         let limits = Limits::new(config);
         let max_cached_topics = limits.max_cached_topics;
-        let is_single_broker = host.has(capability::SINGLE_BROKER);
-        let records = (!is_single_broker).then(|| Records::new(host.clone(), max_cached_topics));
         let local = Advertised::new(config.listeners.iter().map(|listener| {
             let advertised = &listener.advertised;
             (&*listener.name, advertised.host.as_str(), advertised.port)
@@ -100,7 +94,6 @@ impl Topics {
             owners: RwLock::default(),
             local: Arc::new(local),
             deletions: Deletions::new(),
-            records,
             creating: Mutex::default(),
         })
     }

@@ -1,7 +1,6 @@
-//! Topics on a host that is like a Pulsar broker: it gives up data by policies of its own, and may lose properties.
+//! Topics on a host that is like a Pulsar broker: it gives up data by policies of its own.
 
 use handler_api::capability;
-use handler_api::topics::{DeleteTopic, TopicName};
 use host_shim::sim::SimHost;
 
 use super::configs::Overrides;
@@ -22,13 +21,6 @@ fn overrides(configs: &[(&str, &str)]) -> Overrides {
         overrides.set(name, value).unwrap();
     }
     overrides
-}
-
-/// Lets tasks run that nobody waits for.
-async fn settle() {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -114,40 +106,4 @@ async fn compaction_is_refused_where_ledgers_cannot_be_replaced() {
         assert_eq!(topics_of(pulsar()).check_storage(&configs).is_ok(), legal);
         assert!(topics_of(SimHost::new(1)).check_storage(&configs).is_ok());
     }
-}
-
-#[tokio::test]
-async fn a_topic_that_loses_its_properties_gets_them_back_whoever_sees_it_next() {
-    let sim = pulsar();
-    let ours = topics(&sim, &[]);
-    let made = ours
-        .create("t", 1, &overrides(&[("retention.ms", "60000")]))
-        .await
-        .unwrap();
-    settle().await;
-    for (partitions, view) in [(3, &ours), (5, &topics(&sim, &[]))] {
-        sim.expand_and_forget(T, partitions);
-        let seen = view.by_name("t").await.unwrap();
-        assert_eq!((seen.id, seen.partitions()), (made.id, partitions));
-        assert_eq!(seen.overrides, made.overrides);
-    }
-}
-
-#[tokio::test]
-async fn a_topic_that_others_made_again_inherits_nothing() {
-    let sim = pulsar();
-    let made = topics(&sim, &[])
-        .create("t", 1, &overrides(&[("retention.ms", "60000")]))
-        .await
-        .unwrap();
-    settle().await;
-    // Nobody of ours looks on.
-    let request = TopicName { name: T.to_owned() };
-    sim.crash();
-    sim.host().control::<DeleteTopic>(&request).await.unwrap();
-    sim.advance_ms(1);
-    assert!(sim.create_topic(T, 1));
-    let seen = topics(&sim, &[]).by_name("t").await.unwrap();
-    assert_ne!(seen.id, made.id);
-    assert_eq!(seen.overrides, Overrides::default());
 }

@@ -287,12 +287,7 @@ impl Topics {
         for (name, topic) in full_names.iter().zip(&read) {
             match topic {
                 Some(topic) => cache.keep(topic, since),
-                None => {
-                    cache.keep_absent(name, since);
-                    if let Some(records) = &self.records {
-                        records.forget(name);
-                    }
-                }
+                None => cache.keep_absent(name, since),
             }
         }
         Ok(read)
@@ -371,17 +366,12 @@ impl Topics {
             }
             let stored = match Topic::from_host(&self.names, &topic) {
                 None => return Ok(None),
-                Some(Ok(known)) => {
-                    if let Some(records) = &self.records {
-                        records.remember(&topic);
-                    }
-                    return Ok(Some(Arc::new(known)));
-                }
+                Some(Ok(topic)) => return Ok(Some(Arc::new(topic))),
                 Some(Err(stored)) => stored,
             };
             let change = TopicChange {
                 name: topic.name.clone(),
-                set: self.first_properties(&topic).await,
+                set: HashMap::from([(ID_PROPERTY.to_owned(), self.new_id().to_string())]),
                 expect: HashMap::from([(ID_PROPERTY.to_owned(), stored)]),
                 ..TopicChange::default()
             };
@@ -402,24 +392,6 @@ impl Topics {
             "{} changes too fast to be identified",
             topic.name
         )))
-    }
-
-    /// What a topic without an id is given: what it had if it lost it, else a new id.
-    async fn first_properties(&self, topic: &HostTopic) -> HashMap<String, String> {
-        let lost = match &self.records {
-            Some(records) => records.lost_properties(topic).await,
-            None => None,
-        };
-        match lost {
-            Some(properties) if properties.contains_key(ID_PROPERTY) => {
-                tracing::info!(
-                    topic = topic.name,
-                    "the host lost the properties of a topic; they are given back"
-                );
-                properties
-            }
-            _ => HashMap::from([(ID_PROPERTY.to_owned(), self.new_id().to_string())]),
-        }
     }
 
     /// A new topic id. As in Kafka, none whose text starts with a dash: command lines would take it for an option.
