@@ -30,12 +30,7 @@ async fn a_fetch_waits_for_records_and_is_woken_by_an_append() {
     assert!(client.is_silent(Duration::from_millis(50)).await);
     let mut other = plugin.connect().await;
     let started = std::time::Instant::now();
-    assert_eq!(
-        produce(&mut other, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut other, "t", 0, batch(1, &["x"])).await;
     let (_, reply) = client.receive::<FetchRequest>(12).await;
     assert_eq!(
         batches(partitions(&reply).first().unwrap().records.as_ref()),
@@ -59,23 +54,13 @@ async fn a_fetch_waits_until_min_bytes_are_there() {
                 .with_min_bytes(200),
         )
         .await;
-    assert_eq!(
-        produce(&mut other, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut other, "t", 0, batch(1, &["x"])).await;
     assert!(
         client.is_silent(Duration::from_millis(100)).await,
         "one small batch is not enough"
     );
     for _ in 0..3 {
-        assert_eq!(
-            produce(&mut other, "t", 0, batch(1, &["x"]))
-                .await
-                .error_code,
-            0
-        );
+        append(&mut other, "t", 0, batch(1, &["x"])).await;
     }
     let (_, reply) = client.receive::<FetchRequest>(12).await;
     assert!(
@@ -133,12 +118,7 @@ async fn limits_of_a_fetch_hold_and_the_first_batch_comes_whatever_its_size() {
     let long = "v".repeat(1_000);
     for partition in [0, 1] {
         for _ in 0..10 {
-            assert_eq!(
-                produce(&mut client, "t", partition, batch(1, &[&long]))
-                    .await
-                    .error_code,
-                0
-            );
+            append(&mut client, "t", partition, batch(1, &[&long])).await;
         }
     }
     let sizes = |reply: &FetchResponse| -> Vec<usize> {
@@ -173,12 +153,7 @@ async fn errors_of_a_fetch_are_answered_at_once_and_per_partition() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, "t", 2).await;
-    assert_eq!(
-        produce(&mut client, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 0, batch(1, &["x"])).await;
     let codes = |reply: &FetchResponse| -> Vec<i16> {
         partitions(reply).iter().map(|p| p.error_code).collect()
     };
@@ -238,12 +213,7 @@ async fn committed_readers_get_an_aborted_list_and_others_null() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, "t", 1).await;
-    assert_eq!(
-        produce(&mut client, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 0, batch(1, &["x"])).await;
     let committed = client
         .call(12, &fetch_request("t", &[(0, 0)]).with_isolation_level(1))
         .await;
@@ -280,12 +250,7 @@ async fn an_incremental_session_answers_only_what_is_new() {
             .with_session_epoch(epoch)
     };
     assert_eq!(partitions(&client.call(12, &next(1)).await).len(), 0);
-    assert_eq!(
-        produce(&mut client, "t", 1, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 1, batch(1, &["x"])).await;
     let reply = client.call(12, &next(2)).await;
     assert_eq!(
         partitions(&reply)

@@ -116,6 +116,12 @@ async fn produce(
     produce_as(client, 9, topic, partition, records).await
 }
 
+/// Produces, which must succeed.
+async fn append(client: &mut Client, topic: &str, partition: i32, records: Bytes) {
+    let answer = produce(client, topic, partition, records).await;
+    assert_eq!(answer.error_code, 0);
+}
+
 fn fetch_request(topic: &str, offsets: &[(i32, i64)]) -> FetchRequest {
     let partitions = offsets
         .iter()

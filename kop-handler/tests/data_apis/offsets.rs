@@ -32,12 +32,7 @@ async fn offsets_are_found_by_time_to_the_record() {
     let mut client = plugin.connect().await;
     create(&mut client, "t", 1).await;
     for start in [100, 200] {
-        assert_eq!(
-            produce(&mut client, "t", 0, batch(start, &["a", "b", "c"]))
-                .await
-                .error_code,
-            0
-        );
+        append(&mut client, "t", 0, batch(start, &["a", "b", "c"])).await;
     }
     for version in 1..=10 {
         let mut at = async |target| list(&mut client, version, &[(0, target)]).await[0];
@@ -85,12 +80,7 @@ async fn the_only_leader_epoch_ends_at_the_high_watermark() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, "t", 1).await;
-    assert_eq!(
-        produce(&mut client, "t", 0, batch(1, &["a", "b"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 0, batch(1, &["a", "b"])).await;
     for version in 2..=4 {
         let mut ask = async |topic: &str, current: i32, epoch: i32| {
             let partition = OffsetForLeaderPartition::default()

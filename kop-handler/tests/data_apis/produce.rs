@@ -263,12 +263,7 @@ async fn a_full_disk_is_a_storage_error_and_reads_go_on() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, "t", 1).await;
-    assert_eq!(
-        produce(&mut client, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 0, batch(1, &["x"])).await;
     plugin.sim.set_disk_full(true);
     assert_eq!(
         produce(&mut client, "t", 0, batch(1, &["y"]))
@@ -292,12 +287,7 @@ async fn a_partition_that_moved_away_and_back_is_opened_again() {
     let plugin = Plugin::start(&[]).await;
     let mut client = plugin.connect().await;
     create(&mut client, "t", 1).await;
-    assert_eq!(
-        produce(&mut client, "t", 0, batch(1, &["x"]))
-            .await
-            .error_code,
-        0
-    );
+    append(&mut client, "t", 0, batch(1, &["x"])).await;
     assert!(
         plugin
             .sim

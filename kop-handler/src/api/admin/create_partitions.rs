@@ -11,7 +11,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use kafka_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse, TopicName};
 
-use super::{check_replicas, deadline, message, until};
+use super::{check_replicas, deadline, existing, message, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::Topic;
@@ -67,18 +67,7 @@ async fn check(
     nodes: &[Node],
     room: &mut u32,
 ) -> Result<(Arc<Topic>, u32), Fault> {
-    let existing = server
-        .topics
-        .by_name(&topic.name)
-        .await
-        .map_err(|fault| match fault {
-            Fault::InvalidTopic(_) | Fault::UnknownTopicOrPartition(_) => {
-                Fault::UnknownTopicOrPartition(
-                    "This server does not host this topic-partition.".to_owned(),
-                )
-            }
-            fault => fault,
-        })?;
+    let existing = existing(server, &topic.name).await?;
     let name = topic.name.as_str();
     let current = existing.partitions();
     let count = u32::try_from(topic.count).ok().filter(|count| *count >= current).ok_or_else(|| {

@@ -14,7 +14,7 @@ use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
 use uuid::Uuid;
 
-use super::{deadline, message, text, until};
+use super::{deadline, existing, message, text, until};
 use crate::api::{Call, Server};
 use crate::error::Fault;
 use crate::topics::Topic;
@@ -105,19 +105,7 @@ async fn choose(
         (Some(_), false) => return invalid("You may not specify both topic name and topic id."),
         (Some(_), true) if times > 1 => return invalid("Duplicate topic name."),
         (None, false) if times > 1 => return invalid("Duplicate topic id."),
-        (Some(name), true) => server
-            .topics
-            .by_name(name)
-            .await
-            .map_err(|fault| match fault {
-                // A name that cannot be is not there either, says Kafka.
-                Fault::InvalidTopic(_) | Fault::UnknownTopicOrPartition(_) => {
-                    Fault::UnknownTopicOrPartition(
-                        "This server does not host this topic-partition.".to_owned(),
-                    )
-                }
-                fault => fault,
-            })?,
+        (Some(name), true) => existing(server, name).await?,
         (None, false) => {
             server
                 .topics

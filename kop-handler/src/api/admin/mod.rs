@@ -23,6 +23,7 @@ mod resource;
 mod topic_configs;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::BrokerId;
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 
 use crate::api::{Call, Server};
 use crate::error::Fault;
+use crate::topics::Topic;
 use crate::topics::nodes::Node;
 
 /// Stands for "no leader" and "no broker".
@@ -55,6 +57,19 @@ fn text(text: impl Into<String>) -> StrBytes {
 /// A fault's sentence for the wire.
 fn message(fault: &Fault) -> Option<StrBytes> {
     Some(text(fault.to_string()))
+}
+
+/// A topic that is to be changed. What cannot be a topic's name is not there either, as in Kafka.
+async fn existing(server: &Server, name: &str) -> Result<Arc<Topic>, Fault> {
+    let found = server.topics.by_name(name).await;
+    found.map_err(|fault| match fault {
+        Fault::InvalidTopic(_) | Fault::UnknownTopicOrPartition(_) => {
+            Fault::UnknownTopicOrPartition(
+                "This server does not host this topic-partition.".to_owned(),
+            )
+        }
+        fault => fault,
+    })
 }
 
 /// When a client that gives its request this long stops to wait.
