@@ -252,21 +252,20 @@ async fn roll_over(bridge: &Arc<Bridge>, handle: HandleRef) -> Result<Nothing, A
 
 async fn trim(bridge: &Arc<Bridge>, asked: TrimRequest) -> Result<Opened, ApiError> {
     let partition = partition_of(bridge, asked.handle)?;
-    let bounds = bridge.bounds(&partition).await?;
-    let mut keep_from = None;
+    let mut through = None;
     for ledger in told(bridge, &partition).await? {
         let is_over = ledger.is_sealed
             && (ledger.entries == 0
                 || last_index(bridge, &partition, &ledger).await? < asked.before_index);
         if !is_over {
-            keep_from = Some(ledger.id);
             break;
         }
+        if ledger.entries > 0 {
+            through = Some(ledger.id);
+        }
     }
-    if asked.before_index > bounds.start {
-        // With nothing to keep, all that is sealed goes.
-        let keep_from = keep_from.unwrap_or(i64::MAX);
-        ask::<Trim>(bridge, about(&partition).i64(keep_from)).await?;
+    if let Some(through) = through {
+        ask::<Trim>(bridge, about(&partition).i64(through)).await?;
     }
     let bounds = bridge.bounds(&partition).await?;
     Ok(opened_at(&partition, bounds))

@@ -21,7 +21,7 @@ final class Control {
     void call(long ctx, int op, byte[] request) {
         Operation operation = operations.get(op);
         if (operation == null) {
-            Native.answered(ctx, Code.UNSUPPORTED, "operation " + op + " is not offered by this broker", null);
+            Native.failed(ctx, Code.UNSUPPORTED, "operation " + op + " is not offered by this broker");
             return;
         }
         CompletableFuture<Out> answer;
@@ -32,11 +32,16 @@ final class Control {
         }
         answer.whenComplete((out, failure) -> {
             if (failure == null) {
-                Native.answered(ctx, 0, null, out.toBytes());
+                Native.answered(ctx, out.toBytes());
             } else {
-                Refusal refusal = Faults.explain(failure);
-                Native.answered(ctx, refusal.code(), refusal.getMessage(), null);
+                failed(ctx, failure);
             }
         });
+    }
+
+    /** Answers a call with a failure, in handler-api's terms. */
+    static void failed(long ctx, Throwable failure) {
+        Refusal refusal = Faults.explain(failure);
+        Native.failed(ctx, refusal.code(), refusal.getMessage());
     }
 }

@@ -17,7 +17,7 @@ final class Native {
     static native String advertised();
 
     /** Starts the plugin on the broker's services; returns when it serves. Throws what it says. */
-    static native void start(Object control, long appendTimeoutMs, int maxEntryBytes);
+    static native void start(Control control, long[] settings);
 
     /** Ends the plugin, within a time; throws what went wrong. */
     static native void close(long timeoutMs);
@@ -31,32 +31,34 @@ final class Native {
     /** Address of a direct buffer's first byte. */
     static native long address(ByteBuffer buffer);
 
+    /** Takes in a partition that was opened; answers its number. */
+    static native long opened(Partition partition, String name);
+
     /** Copies the entry of an append to an address. False: it is not known any more, and must not be appended. */
     static native boolean fill(long ctx, long address, int length);
 
     static native void appended(long ctx, long ledger, long entry, long index);
 
-    static native void appendFailed(long ctx, int code, String message);
-
     /** Entries: per entry ledger, entry, number of segments, and address and length of each. */
-    static native void entriesRead(long ctx, Object batch, long[] table);
-
-    static native void readFailed(long ctx, int code, String message);
+    static native void entriesRead(long ctx, ReadBatch batch, long[] table);
 
     static native void found(long ctx, long ledger, long entry);
 
-    /** The answer to {@link Control#call}: a code (0: fine) with its message, or the answer. */
-    static native void answered(long ctx, int code, String message, byte[] answer);
+    /** The answer to {@link Control#call}. */
+    static native void answered(long ctx, byte[] answer);
+
+    /** A call of any kind has failed, for a reason of {@link io.kop.control.Code}. */
+    static native void failed(long ctx, int code, String message);
 
     /** Something happened that the plugin may want to know. */
     static native void event(int op, byte[] payload);
 
-    /** An entry was written to a partition that had asked for it. */
-    static native void entriesAvailable(long id, long generation);
+    /** An entry was confirmed in a partition that had asked for it. */
+    static native void entriesAvailable(long id);
 
     /** A partition is not served here any more. */
-    static native void closed(long id, long generation, String reason);
+    static native void closed(long id, String reason);
 
     /** The first ledger of a partition is another one than before. */
-    static native void startMoved(long id, long generation);
+    static native void startMoved(long id);
 }
