@@ -8,7 +8,8 @@
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kop_fetch::pulsar::Release;
@@ -195,11 +196,20 @@ fn take_waiting(flavour: Flavour) -> Option<Node> {
     }
 }
 
-/// A TCP port that nothing listens on at the moment.
+/// Ports that Linux gives to no outgoing connection: what is free here is still free when a JVM gets to it.
+const FIRST_PORT: u16 = 10_000;
+const PORTS: u16 = 22_000;
+
+/// A TCP port that nothing listens on at the moment, and that this program has not given out before.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    match listener {
-        Ok(address) => address.port(),
-        Err(error) => panic!("no free port: {error}"),
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    // Programs that run side by side begin far apart.
+    let next = NEXT.get_or_init(|| AtomicU16::new((std::process::id().wrapping_mul(7_919)) as u16));
+    for _ in 0..PORTS {
+        let port = FIRST_PORT + next.fetch_add(1, Ordering::Relaxed) % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
+    panic!("no free port");
 }
