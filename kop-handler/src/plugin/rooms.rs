@@ -38,7 +38,11 @@ pub(crate) async fn build(
             mb => mb.saturating_mul(1024 * 1024),
         };
         let ttl_ms = config.offsets_message_ttl.saturating_mul(1_000);
-        topics.ensure_namespaces(system_bytes, ttl_ms).await;
+        // What still holds is written again every third of the offsets' retention, and a group may rest for all of it.
+        let system_ms = refresh_after_ms(&topics, &config)
+            .map_or(-1, |_| offsets_retention_ms(&config).saturating_mul(2));
+        let bounds = (system_ms, system_bytes);
+        topics.ensure_namespaces(bounds, ttl_ms).await;
     }
     let logs = Logs::new(
         host.clone(),
@@ -62,7 +66,10 @@ pub(crate) async fn build(
     let engine = Engine::new(
         Arc::clone(&clock),
         Arc::new(store),
-        group_settings(&config, &limits),
+        GroupSettings {
+            refresh_after_ms: refresh_after_ms(&topics, &config),
+            ..group_settings(&config, &limits)
+        },
         EngineLimits::new(&limits, config.offset_commit_timeout_ms),
         runtime.clone(),
     );
@@ -84,6 +91,12 @@ pub(crate) async fn build(
 
 fn offsets_retention_ms(config: &Config) -> i64 {
     config.offsets_retention_minutes.saturating_mul(60_000)
+}
+
+/// Where the host cannot compact the offsets topic, it has to lose what is old, or a load would take longer each day.
+fn refresh_after_ms(topics: &Topics, config: &Config) -> Option<u64> {
+    let third = u64::try_from(offsets_retention_ms(config) / 3).unwrap_or(1);
+    (!topics.can_compact()).then_some(third)
 }
 
 fn group_settings(config: &Config, limits: &Limits) -> GroupSettings {

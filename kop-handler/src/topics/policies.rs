@@ -57,12 +57,13 @@ impl Topics {
     /// Makes the namespaces of clients' topics and of the system topics, and has the host keep what lies in them. A host
     /// that refuses is not a reason not to start: they may exist, and what needs them says so.
     ///
-    /// The system topics are kept for ever: a commit is as old as its last change, and a group that rests must find it.
-    /// `system_bytes` bounds each of them, −1: nothing does. `ttl_ms` is for subscriptions of Pulsar's clients.
-    pub async fn ensure_namespaces(&self, system_bytes: i64, ttl_ms: i64) {
+    /// `system` is how long and up to how many bytes each system topic is kept; −1: for ever, of any size. A commit is as
+    /// old as its last change, and a group that rests must find it. `ttl_ms` is for subscriptions of Pulsar's clients.
+    pub async fn ensure_namespaces(&self, system: (i64, i64), ttl_ms: i64) {
+        let (system_ms, system_bytes) = system;
         let system = NamespacePolicies {
             namespace: self.names.metadata_namespace().to_owned(),
-            retention_ms: Some(UNLIMITED),
+            retention_ms: Some(system_ms),
             retention_bytes: Some(system_bytes),
             message_ttl_ms: Some(ttl_ms),
             compaction_threshold_bytes: None,

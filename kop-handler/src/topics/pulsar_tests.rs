@@ -82,11 +82,15 @@ async fn a_topic_is_created_although_the_host_knows_no_policies_of_topics() {
 async fn our_namespaces_are_made_and_keep_what_lies_in_them() {
     let sim = pulsar();
     let settings = [("kafkaNamespace", "kafka")];
-    topics(&sim, &settings).ensure_namespaces(-1, 1_000).await;
+    topics(&sim, &settings)
+        .ensure_namespaces((-1, -1), 1_000)
+        .await;
     assert_eq!(sim.namespace_retention("public/__kafka"), Some((-1, -1)));
     assert_eq!(sim.namespace_retention("public/kafka"), Some((WEEK_MS, -1)));
     // One that was there is its owner's, except that coordinators need theirs.
-    topics(&sim, &[]).ensure_namespaces(1 << 20, 1_000).await;
+    topics(&sim, &[])
+        .ensure_namespaces((-1, 1 << 20), 1_000)
+        .await;
     assert_eq!(sim.namespace_retention("public/default"), Some((0, 0)));
     assert_eq!(
         sim.namespace_retention("public/__kafka"),

@@ -83,6 +83,8 @@ pub(super) struct Active {
     dirty: HashMap<Arc<str>, usize>,
     /// Deadline for which each group has been armed.
     pub(super) armed: HashMap<Arc<str>, u64>,
+    /// When what is old is written again next, on the monotonic clock.
+    pub(super) refresh_at_ms: u64,
     /// An append failed for good: this life is to be ended, with this error.
     pub(super) dead: Option<ResponseError>,
 }
@@ -100,6 +102,7 @@ impl Active {
             in_flight: Vec::new(),
             dirty: HashMap::new(),
             armed: HashMap::new(),
+            refresh_at_ms: 0,
             dead: None,
         }
     }

@@ -14,7 +14,7 @@ use super::store::{Pending, ShardLog, StoreFault};
 use super::timers::Due;
 use super::{Cell, Engine, Phase};
 use crate::coordinator::group::Shard;
-use crate::coordinator::group::message::Command;
+use crate::coordinator::group::message::{Command, Reply};
 use crate::coordinator::record;
 
 /// Longest sleep of the timer task when nothing is due.
@@ -277,8 +277,43 @@ impl Engine {
                 for group in groups {
                     self.run(cell, active, &group, Command::Expire, None);
                 }
+                self.refresh_if_due(active);
             }
         }
         self.end_if_dead(cell, &mut phase);
+    }
+
+    /// Has what is old written again now and then, where the log would lose it: at the first look after a load, since
+    /// nobody knows when that was done last, and then once per interval.
+    fn refresh_if_due(self: &Arc<Self>, active: &mut Active) {
+        let now = self.now();
+        let Some(every_ms) = self.settings.refresh_after_ms else {
+            return;
+        };
+        if now.mono_ms < active.refresh_at_ms {
+            return;
+        }
+        active.refresh_at_ms = now.mono_ms.saturating_add(every_ms);
+        let age_ms = i64::try_from(every_ms).unwrap_or(i64::MAX);
+        let before_ms = now.wall_ms.saturating_sub(age_ms);
+        let groups: Vec<Arc<str>> = active.machine.group_ids().cloned().collect();
+        self.runtime
+            .spawn(Arc::clone(self).refresh(groups, before_ms));
+    }
+
+    /// One group after the other, each step durable before the next: it never holds up clients' commands.
+    async fn refresh(self: Arc<Self>, groups: Vec<Arc<str>>, before_ms: i64) {
+        for group in groups {
+            let mut after = None;
+            loop {
+                let command = Command::Refresh { before_ms, after };
+                match self.submit(&group, command).await {
+                    Reply::Refreshed(Some(next)) => after = Some(next),
+                    Reply::Refreshed(None) => break,
+                    // The shard is gone, or the log is full: the next look begins anew.
+                    _ => return,
+                }
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod members;
+mod refresh;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,15 +32,13 @@ pub(super) fn limits() -> EngineLimits {
 }
 
 fn groups_with(store: &Arc<MemoryStore>, limits: EngineLimits) -> Groups {
+    groups_under(store, GroupSettings::default(), limits)
+}
+
+fn groups_under(store: &Arc<MemoryStore>, settings: GroupSettings, limits: EngineLimits) -> Groups {
     let clock = PausedClock::new(1);
     let store = Arc::clone(store);
-    let engine = Engine::new(
-        clock,
-        store,
-        GroupSettings::default(),
-        limits,
-        Handle::current(),
-    );
+    let engine = Engine::new(clock, store, settings, limits, Handle::current());
     Groups::new(engine)
 }
 

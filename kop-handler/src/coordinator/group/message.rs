@@ -41,6 +41,8 @@ pub struct GroupSettings {
     pub offsets_retention_ms: i64,
     /// `offsetsRetentionCheckIntervalMs`.
     pub offsets_check_interval_ms: u64,
+    /// Where the log loses what is old: how old what still holds may become before it is written again, in ms.
+    pub refresh_after_ms: Option<u64>,
     /// Most records that one decision may make; longer work is done in several.
     pub max_decision_records: usize,
     /// Most bytes of those records in a batch, unless there is only one.
@@ -61,6 +63,7 @@ impl Default for GroupSettings {
             offset_metadata_max_size: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_check_interval_ms: 600_000,
+            refresh_after_ms: None,
             max_decision_records: 5_000,
             max_decision_bytes: 2 * 1024 * 1024,
         }
@@ -95,6 +98,13 @@ pub enum Command {
         /// Its id, nil if not known; offsets committed under another id stay.
         topic_id: Uuid,
     },
+    /// What was written before some time is written again.
+    Refresh {
+        /// Wall clock, ms since the epoch.
+        before_ms: i64,
+        /// Go on behind this topic and partition.
+        after: Option<(String, i32)>,
+    },
     /// Offsets past their retention go, and the group with them if nothing is left.
     Expire,
     /// A deadline of the group may have passed.
@@ -124,6 +134,8 @@ pub enum Reply {
     DeleteOffsets(Result<Vec<TopicOutcome>, ResponseError>),
     /// To [`Command::TopicDeleted`] and [`Command::Expire`]; `true` asks for the same command again.
     Swept(bool),
+    /// To [`Command::Refresh`]: where to go on, `None` when all is done.
+    Refreshed(Option<(String, i32)>),
     /// To [`Command::Tick`].
     Ticked,
     /// The coordinator cannot answer; every kind of request is answered with this error.

@@ -197,6 +197,9 @@ impl Shard {
             Command::TopicDeleted { topic, topic_id } => {
                 offsets::topic_deleted(settings, id, group, &topic, topic_id)
             }
+            Command::Refresh { before_ms, after } => {
+                offsets::refresh(settings, id, group, before_ms, after.as_ref())
+            }
             Command::Expire => offsets::expire(settings, now, id, group),
         }
     }

@@ -299,6 +299,49 @@ pub(super) fn expire(
     Decision::write(records, Reply::Swept(more))
 }
 
+/// Writes the group and its offsets again as they are, those aside that were committed lately; as many steps as they
+/// need. A log that loses its oldest part then loses nothing that holds.
+pub(super) fn refresh(
+    settings: &GroupSettings,
+    id: &str,
+    group: Option<&Group>,
+    before_ms: i64,
+    after: Option<&(String, i32)>,
+) -> Decision {
+    let Some(group) = group else {
+        return Decision::answer(Reply::Refreshed(None));
+    };
+    let durable = group
+        .durable
+        .as_ref()
+        .filter(|value| after.is_none() && value.state_ms < before_ms);
+    let membership = durable.map(|value| Record::Group {
+        group: id.to_owned(),
+        value: Some(value.as_ref().clone()),
+    });
+    let is_left = |topic: &str, partition: i32| {
+        after.is_none_or(|(last, number)| (topic, partition) > (last.as_str(), *number))
+    };
+    let offsets = all_offsets(group)
+        .filter(|(topic, partition, _)| is_left(topic, *partition))
+        .filter(|(_, _, value)| value.commit_ms < before_ms)
+        .map(|(topic, partition, value)| Record::Offset {
+            group: id.to_owned(),
+            topic: topic.to_owned(),
+            partition,
+            value: Some(value.clone()),
+        });
+    let (records, more) = within_bounds(settings, membership.into_iter().chain(offsets));
+    let next = records.last().filter(|_| more).map(|last| match last {
+        Record::Offset {
+            topic, partition, ..
+        } => (topic.clone(), *partition),
+        // Before the first offset of all.
+        Record::Group { .. } => (String::new(), i32::MIN),
+    });
+    Decision::write(records, Reply::Refreshed(next))
+}
+
 /// From when on the retention of an offset is counted.
 #[derive(Clone, Copy)]
 enum Retention {

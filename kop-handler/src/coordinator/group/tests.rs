@@ -4,6 +4,7 @@ mod bounds;
 mod leaving;
 mod offsets;
 mod rebalance;
+mod refresh;
 mod statics;
 mod timeouts;
 mod undo;
