@@ -290,11 +290,12 @@ fn kind<T: std::fmt::Debug>(result: Result<T, ApiError>) -> ErrorCode {
     result.expect_err("this must be refused").kind()
 }
 
-/// Turns every fact of the contract into a test of the host that the expression names.
+/// Hands the names of all facts to a macro, behind what is passed on to it.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! contract_tests {
-    ($subject:expr) => {
-        $crate::contract_tests! { @each $subject;
+macro_rules! contract_facts {
+    ($callback:path; $($passed:tt)*) => {
+        $callback! { $($passed)*;
             appends_keep_the_order_of_their_calls_whatever_becomes_of_the_replies
             indexes_are_dense_and_count_messages
             a_refused_entry_takes_up_no_index
@@ -338,9 +339,38 @@ macro_rules! contract_tests {
             storage_use_counts_bytes
         }
     };
+}
+
+/// Turns every fact of the contract into a test of the host that the expression names.
+#[macro_export]
+macro_rules! contract_tests {
+    ($subject:expr) => {
+        $crate::contract_facts! { $crate::contract_tests; @each $subject }
+    };
     (@each $subject:expr; $($name:ident)+) => {
         $(#[test] fn $name() { $crate::contract::$name(&$subject); })+
     };
+}
+
+/// A fact: it fails by a panic.
+pub type Fact = fn(&dyn Subject);
+
+macro_rules! listed {
+    (; $($name:ident)+) => {
+        /// Every fact of the contract with its name, for hosts that no test harness can be linked to.
+        pub const FACTS: &[(&str, Fact)] = &[$((stringify!($name), $name as Fact),)+];
+    };
+}
+contract_facts! { listed; }
+
+/// The capability without which a fact says nothing of a host; 0 for most.
+#[must_use]
+pub fn needs(fact: &str) -> u64 {
+    match fact {
+        "a_sealed_ledger_is_replaced_in_one_step"
+        | "a_replacement_that_does_not_fit_is_refused" => crate::host::capability::REPLACE_LEDGER,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ pub struct Ledger {
     /// Entries that it holds.
     #[prost(uint64, tag = "4")]
     pub entries: u64,
-    /// Bytes of those entries.
+    /// Bytes of those entries, possibly with the little that the host stores beside each.
     #[prost(uint64, tag = "5")]
     pub bytes: u64,
     /// Whether it takes no more entries.

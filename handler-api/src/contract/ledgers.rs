@@ -52,7 +52,9 @@ pub fn rolling_over_keeps_entries_and_indexes(subject: &dyn Subject) {
     );
     for (n, ledger) in full.iter().enumerate() {
         assert!(ledger.sealed);
-        assert_eq!((ledger.entries, ledger.bytes, ledger.replaced), (5, 10, 0));
+        assert_eq!((ledger.entries, ledger.replaced), (5, 0));
+        // A host may count what it stores beside each entry.
+        assert!((10..10 + 5 * 100).contains(&ledger.bytes), "{ledger:?}");
         let first = n as i64 * 10;
         assert_eq!((ledger.first_index, ledger.last_index), (first, first + 9));
         assert!(ledger.created_ms > 0 && ledger.last_append_ms >= ledger.created_ms);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use abi_stable::std_types::{RResult, RStr, RString, RVec};
 use async_ffi::FfiFuture;
+use bytes::Bytes;
 
 use super::abi::{HostAbi, HostObject, host_object};
 use super::fence::{Guarded, bridge, fence, from_list, to_list};
 use super::shared::SharedBytes;
 use crate::control::Operation;
 use crate::handler::Level;
-use crate::host::HostServices;
+use crate::host::{HostServices, Reply};
 use crate::types::{
     ApiError, AppendRequest, Appended, Handle, Owner, Position, ReadAnswer, ReadRequest,
 };
@@ -202,5 +203,49 @@ impl Host {
             let answer = future.await.into_result()?;
             crate::control::decode(answer.into())
         }
+    }
+}
+
+/// A plugin's view of its host is a host again, for plugins that stand between.
+impl HostServices for Host {
+    fn capabilities(&self) -> u64 {
+        self.capabilities
+    }
+
+    fn log_enabled(&self, level: Level) -> bool {
+        Self::log_enabled(self, level)
+    }
+
+    fn log(&self, level: Level, target: &str, message: &str) {
+        Self::log(self, level, target, message);
+    }
+
+    fn lookup(&self, topics: Vec<String>) -> Reply<Vec<Result<Owner, ApiError>>> {
+        Reply::pending(Self::lookup(self, topics))
+    }
+
+    fn append(&self, requests: Vec<AppendRequest>) -> Reply<Vec<Result<Appended, ApiError>>> {
+        Reply::pending(Self::append(self, requests))
+    }
+
+    fn read(
+        &self,
+        requests: Vec<ReadRequest>,
+        max_bytes: u64,
+    ) -> Reply<Vec<Result<ReadAnswer, ApiError>>> {
+        Reply::pending(Self::read(self, requests, max_bytes))
+    }
+
+    fn find(&self, handle: Handle, index: i64) -> Reply<Position> {
+        Reply::pending(Self::find(self, handle, index))
+    }
+
+    fn watch(&self, handle: Handle, after_index: i64) -> Result<i64, ApiError> {
+        Self::watch(self, handle, after_index)
+    }
+
+    fn call(&self, op: u32, version: u32, request: Bytes) -> Reply<Bytes> {
+        let future = self.object.call(op, version, request.into());
+        Reply::pending(async move { future.await.into_result().map(Bytes::from) })
     }
 }

@@ -27,11 +27,12 @@ impl Services {
 
 impl HostServices for Services {
     fn capabilities(&self) -> u64 {
+        // A broker gives up what no subscription holds back, by its policies of retention.
+        let mut bits = capability::HOST_RETENTION;
         if self.settings.authentication {
-            capability::HOST_RETENTION | capability::AUTHENTICATION
-        } else {
-            capability::HOST_RETENTION
+            bits |= capability::AUTHENTICATION;
         }
+        bits
     }
 
     fn log_enabled(&self, level: Level) -> bool {

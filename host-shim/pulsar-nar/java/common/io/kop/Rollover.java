@@ -31,12 +31,12 @@ final class Rollover {
             int minimum = config.getMinimumRolloverTimeMs();
             long maximum = config.getMaximumRolloverTimeMs();
             config.setMinimumRolloverTime(0, TimeUnit.MILLISECONDS);
-            config.setMaximumRolloverTime(0, TimeUnit.MILLISECONDS);
+            config.setMaximumRolloverTime(1, TimeUnit.MILLISECONDS);
             try {
                 ledger.rollCurrentLedgerIfFull();
             } finally {
-                config.setMinimumRolloverTime(minimum, TimeUnit.MILLISECONDS);
                 config.setMaximumRolloverTime((int) Math.min(maximum / 1_000, Integer.MAX_VALUE), TimeUnit.SECONDS);
+                config.setMinimumRolloverTime(minimum, TimeUnit.MILLISECONDS);
             }
         }
         CompletableFuture<Void> done = new CompletableFuture<>();
