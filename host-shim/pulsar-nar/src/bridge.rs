@@ -237,9 +237,12 @@ impl Bridge {
         timeout: Duration,
         ask: impl FnOnce(i64) -> Result<(), ApiError>,
     ) {
-        let Some(ctx) = self.calls.put(call, Instant::now() + timeout) else {
-            // `put` has dropped it: its receiver reads that from the closed channel.
-            return;
+        let ctx = match self.calls.put(call, Instant::now() + timeout) {
+            Ok(ctx) => ctx,
+            Err(call) => {
+                let text = "too many calls wait for the broker";
+                return self.fail(call, ApiError::new(ErrorCode::NotReady, text));
+            }
         };
         if let Err(error) = ask(ctx)
             && let Some(call) = self.calls.take(ctx)
@@ -394,12 +397,9 @@ impl Upcalls for Bridge {
     }
 }
 
-/// The answer of a call; none comes if it was not even kept.
+/// The answer of a call; none comes if the bridge ended with the call under way.
 pub(crate) async fn answered<T>(
     answer: oneshot::Receiver<Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
-    answer.await.unwrap_or_else(|_| {
-        let text = "too many calls wait for the broker";
-        Err(ApiError::new(ErrorCode::NotReady, text))
-    })
+    answer.await.unwrap_or_else(|_| Err(closing()))
 }

@@ -44,23 +44,28 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Keeps a call; answers the number that Java gives back with the answer. `None` if too many wait.
-    pub(crate) fn put(&self, call: T, deadline: Instant) -> Option<i64> {
+    /// Keeps a call; answers the number that Java gives back with the answer, or the call if too many wait.
+    pub(crate) fn put(&self, call: T, deadline: Instant) -> Result<i64, T> {
         let mut slots = self.slots.lock();
-        let number = match slots.free.pop() {
-            Some(number) => number,
-            None if slots.slots.len() >= MAX_PENDING => return None,
-            None => {
-                slots.slots.push(Slot {
-                    generation: 0,
-                    waiting: None,
-                });
-                u32::try_from(slots.slots.len() - 1).ok()?
-            }
+        let Slots { slots, free } = &mut *slots;
+        if free.is_empty() && slots.len() < MAX_PENDING {
+            let Ok(number) = u32::try_from(slots.len()) else {
+                return Err(call);
+            };
+            slots.push(Slot {
+                generation: 0,
+                waiting: None,
+            });
+            free.push(number);
+        }
+        let Some(number) = free.pop() else {
+            return Err(call);
         };
-        let slot = slots.slots.get_mut(number as usize)?;
+        let Some(slot) = slots.get_mut(number as usize) else {
+            return Err(call);
+        };
         slot.waiting = Some((call, deadline));
-        Some(context(number, slot.generation))
+        Ok(context(number, slot.generation))
     }
 
     /// Looks at a waiting call.

@@ -2,7 +2,7 @@
 //! be: `kafka`. So a host inside somebody else's process passes the very tests that the others pass.
 //!
 //! `contractResults` names the file to which it writes a line per fact; `contractFacts`, if set, chooses those whose names
-//! hold one of its words.
+//! hold one of its words. With `contractStart=refused` it refuses to start.
 
 mod facts;
 mod subject;
@@ -22,6 +22,7 @@ handler_api::export_handler!(ContractPlugin::default());
 
 const RESULTS: &str = "contractResults";
 const FACTS: &str = "contractFacts";
+const START: &str = "contractStart";
 
 #[derive(Debug, Default)]
 struct ContractPlugin {
@@ -33,6 +34,7 @@ struct ContractPlugin {
 struct Settings {
     results: PathBuf,
     chosen: Vec<String>,
+    refuses: bool,
 }
 
 fn refused(text: String) -> ApiError {
@@ -59,6 +61,7 @@ impl ProtocolHandler for ContractPlugin {
         *locked(&self.settings) = Some(Settings {
             results: results.into(),
             chosen: words.split_whitespace().map(str::to_owned).collect(),
+            refuses: given(START).is_some_and(|value| value == "refused"),
         });
         Ok(())
     }
@@ -71,6 +74,10 @@ impl ProtocolHandler for ContractPlugin {
         let Some(settings) = locked(&self.settings).clone() else {
             return Reply::err(refused("it was not initialised".to_owned()));
         };
+        if settings.refuses {
+            let text = format!("{START}=refused: nothing can be started so; remove it");
+            return Reply::err(refused(text));
+        }
         let listening = Arc::clone(&self.listening);
         let run = move || facts::run(&host, &listening, &settings.results, &settings.chosen);
         let runner = std::thread::Builder::new().name("contract".to_owned());

@@ -8,6 +8,7 @@
 )]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use crate::entry::Stored;
 type Env<'a> = JNIEnv<'a>;
 
 /// Does something with the bridge, if it is there, behind the fence.
-fn with_bridge(what: &str, task: impl FnOnce(&std::sync::Arc<Bridge>)) {
+fn with_bridge(what: &str, task: impl FnOnce(&Arc<Bridge>)) {
     let done = fence(what, || {
         if let Some(bridge) = bridge::current() {
             task(&bridge);
@@ -248,6 +249,7 @@ extern "system" fn Java_io_kop_Native_failed<'a>(
     });
 }
 
+/// Entries were read. False: the batch was not taken over, and Java must release it and tell that the call has failed.
 #[unsafe(no_mangle)]
 extern "system" fn Java_io_kop_Native_entriesRead<'a>(
     mut env: Env<'a>,
@@ -255,28 +257,51 @@ extern "system" fn Java_io_kop_Native_entriesRead<'a>(
     ctx: jlong,
     batch: JObject<'a>,
     table: JLongArray<'a>,
-) {
+) -> jboolean {
     let env = &mut env;
-    let done = fence("entriesRead", || {
+    let taken = fence("entriesRead", || {
         let read = |env: &mut Env<'_>| {
             let length = env.get_array_length(&table)?;
             let mut numbers = vec![0i64; usize::try_from(length).unwrap_or(0)];
             env.get_long_array_region(&table, 0, &mut numbers)?;
             Ok((numbers, BatchRef::new(env, &batch)?))
         };
-        let (numbers, batch) = read(env).map_err(|error| failure(env, "entriesRead", &error))?;
-        let counter = bridge::current().map(|bridge| std::sync::Arc::clone(&bridge.held_bytes));
-        let lease = Lease::take(counter.unwrap_or_default(), bytes_in(&numbers));
-        // From here on the batch is released whatever happens: late answers meet nobody and are dropped.
-        let segments = Segments::new(batch, lease);
-        let entries = entries(&numbers, &segments)
-            .ok_or_else(|| internal("entries with lengths that cannot be"))?;
-        if let Some(bridge) = bridge::current() {
-            bridge.entries_read(ctx, entries);
-        }
-        Ok(())
+        read(env).map_err(|error| failure(env, "entriesRead", &error))
     });
-    if let Err(error) = done.and_then(|result: Result<(), ApiError>| result) {
+    match taken.and_then(|result| result) {
+        Ok((numbers, batch)) => {
+            deliver(ctx, &numbers, batch);
+            true.into()
+        }
+        Err(error) => {
+            tracing::error!("{error}");
+            false.into()
+        }
+    }
+}
+
+/// Hands entries on. From here on the batch is released whatever happens: an answer that is late meets nobody, and is
+/// dropped.
+fn deliver(ctx: i64, numbers: &[i64], batch: BatchRef) {
+    let done = fence("entriesRead", || {
+        let bridge = bridge::current();
+        let counter = bridge.as_ref().map(|bridge| Arc::clone(&bridge.held_bytes));
+        let lease = Lease::take(counter.unwrap_or_default(), bytes_in(numbers));
+        let segments = Segments::new(batch, lease);
+        let entries = entries(numbers, &segments);
+        let Some(bridge) = bridge else {
+            return;
+        };
+        match entries {
+            Some(entries) => bridge.entries_read(ctx, entries),
+            None => {
+                if let Some(call) = bridge.calls.take(ctx) {
+                    bridge.fail(call, internal("entries with lengths that cannot be"));
+                }
+            }
+        }
+    });
+    if let Err(error) = done {
         tracing::error!("{error}");
     }
 }

@@ -39,8 +39,11 @@ final class Native {
 
     static native void appended(long ctx, long ledger, long entry, long index);
 
-    /** Entries: per entry ledger, entry, number of segments, and address and length of each. */
-    static native void entriesRead(long ctx, ReadBatch batch, long[] table);
+    /**
+     * Entries: per entry ledger, entry, number of segments, and address and length of each. True: the batch was taken over,
+     * and will be released.
+     */
+    static native boolean entriesRead(long ctx, ReadBatch batch, long[] table);
 
     static native void found(long ctx, long ledger, long entry);
 

@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.util.ReferenceCounted;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.bookkeeper.mledger.Entry;
@@ -31,9 +32,11 @@ final class ReadBatch {
                 put(entry.getEntryId());
                 segments(entry.getDataBuffer());
             }
-            long[] whole = used == table.length ? table : java.util.Arrays.copyOf(table, used);
+            long[] whole = used == table.length ? table : Arrays.copyOf(table, used);
             table = null;
-            Native.entriesRead(ctx, this, whole);
+            if (!Native.entriesRead(ctx, this, whole)) {
+                throw new IllegalStateException("the entries cannot be handed over");
+            }
         } catch (Throwable failure) {
             release();
             throw failure;
@@ -42,7 +45,7 @@ final class ReadBatch {
 
     private void put(long number) {
         if (used == table.length) {
-            table = java.util.Arrays.copyOf(table, used * 2 + 8);
+            table = Arrays.copyOf(table, used * 2 + 8);
         }
         table[used++] = number;
     }
