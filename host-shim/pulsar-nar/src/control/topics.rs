@@ -1,4 +1,5 @@
 //! Topics, namespaces, brokers and policies, in the bridge's own bytes. It must not know how they are kept.
+#![doc = include_str!("../../TOPICS.md")]
 
 use handler_api::ApiError;
 use handler_api::control::Nothing;
