@@ -44,7 +44,7 @@ final class Authentication {
         }
         AuthData data = AuthData.of(credentials);
         // Providers may block: they read keys and ask servers.
-        return CompletableFuture.supplyAsync(() -> begun(provider, data, address), context.executor())
+        return CompletableFuture.supplyAsync(() -> begun(provider, data, address), context.executor)
             .thenCompose(state -> stepped(state, data).thenApply(done -> state))
             .handle((state, failure) -> {
                 if (failure != null) {

@@ -2,7 +2,9 @@ package io.kop.control;
 
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.client.admin.PulsarAdmin;
@@ -16,12 +18,22 @@ final class Context {
     final String protocol;
     final String protocolData;
     final Events events;
+    /** For what may take a while. Not the broker's: what runs there may wait for others that need it. */
+    final ThreadPoolExecutor executor = new ThreadPoolExecutor(Limits.THREADS, Limits.THREADS, 1, TimeUnit.MINUTES,
+        new LinkedBlockingQueue<>(Limits.MAX_WAITING_OPERATIONS), Context::thread);
 
     Context(PulsarService pulsar, String protocol, String protocolData, Events events) {
         this.pulsar = pulsar;
         this.protocol = protocol;
         this.protocolData = protocolData;
         this.events = events;
+        executor.allowCoreThreadTimeOut(true);
+    }
+
+    private static Thread thread(Runnable task) {
+        Thread thread = new Thread(task, "kop-control");
+        thread.setDaemon(true);
+        return thread;
     }
 
     ServiceConfiguration configuration() {
@@ -41,11 +53,6 @@ final class Context {
     /** The broker's admin client: it does what {@code pulsar-admin} does, on whichever broker it has to be done. */
     PulsarAdmin admin() throws Exception {
         return pulsar.getAdminClient();
-    }
-
-    /** For what may block: a thread of the broker's. */
-    Executor executor() {
-        return pulsar.getExecutor();
     }
 
     /** Runs a step that may throw, and waits for what it began. */

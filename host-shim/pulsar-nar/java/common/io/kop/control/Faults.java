@@ -64,7 +64,7 @@ public final class Faults {
             return Code.TIMEOUT;
         }
         if (cause instanceof RejectedExecutionException) {
-            return Code.CLOSING;
+            return Code.NOT_READY;
         }
         if (cause instanceof IllegalArgumentException) {
             return Code.INVALID_ARGUMENT;

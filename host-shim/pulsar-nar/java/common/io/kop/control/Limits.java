@@ -31,6 +31,14 @@ final class Limits {
     /** How long a watch waits for what was written before it to be told. */
     static final long FENCE_TIMEOUT_MS = 5_000;
 
+    /** How long the cluster's registration is waited for, how often it is looked for, and how long what follows it takes. */
+    static final long CLUSTER_TIMEOUT_MS = 20_000;
+    static final long CLUSTER_LOOK_AGAIN_MS = 100;
+    static final long CLUSTER_SETTLES_MS = 1_000;
+    /** Threads on which operations begin, and operations that wait for one. */
+    static final int THREADS = 4;
+    static final int MAX_WAITING_OPERATIONS = 10_000;
+
     private Limits() {
     }
 }

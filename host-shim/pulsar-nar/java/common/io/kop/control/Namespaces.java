@@ -3,6 +3,7 @@ package io.kop.control;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.apache.pulsar.client.admin.PulsarAdmin;
 import org.apache.pulsar.common.naming.NamespaceName;
@@ -21,13 +22,37 @@ final class Namespaces {
     }
 
     /** Namespace: nothing. It and its tenant exist then, and this cluster may serve both. */
-    CompletableFuture<Out> ensure(In request) throws Exception {
+    CompletableFuture<Out> ensure(In request) {
         NamespaceName namespace = Names.namespace(request.text());
         var namespaces = context.pulsar.getPulsarResources().getNamespaceResources();
         return namespaces.namespaceExistsAsync(namespace).thenCompose(exists -> exists
             ? CompletableFuture.<Void>completedFuture(null)
-            : ensureTenant(namespace.getTenant()).thenCompose(done -> create(namespace)))
+            : clusterKnown(System.nanoTime(), false)
+                .thenCompose(done -> ensureTenant(namespace.getTenant()))
+                .thenCompose(done -> create(namespace)))
             .thenApply(done -> new Out());
+    }
+
+    /**
+     * Waits until the cluster is registered. A standalone broker that is started for the first time does that, and makes
+     * {@code public/default}, after it has told that it is ready: it is left to finish.
+     */
+    private CompletableFuture<Void> clusterKnown(long since, boolean waited) {
+        String cluster = context.configuration().getClusterName();
+        return context.shared().get("/admin/clusters/" + cluster).thenCompose(found -> {
+            if (found.isPresent()) {
+                return waited ? later(Limits.CLUSTER_SETTLES_MS) : CompletableFuture.<Void>completedFuture(null);
+            }
+            if (System.nanoTime() - since > TimeUnit.MILLISECONDS.toNanos(Limits.CLUSTER_TIMEOUT_MS)) {
+                throw new Refusal(Code.NOT_READY, "the cluster " + cluster
+                    + " (clusterName) is not registered: run pulsar initialize-cluster-metadata");
+            }
+            return later(Limits.CLUSTER_LOOK_AGAIN_MS).thenCompose(done -> clusterKnown(since, true));
+        });
+    }
+
+    private static CompletableFuture<Void> later(long ms) {
+        return CompletableFuture.runAsync(() -> { }, CompletableFuture.delayedExecutor(ms, TimeUnit.MILLISECONDS));
     }
 
     private CompletableFuture<Void> ensureTenant(String tenant) {
@@ -73,12 +98,18 @@ final class Namespaces {
     }
 
     /** Tenant: its namespaces by name. */
-    CompletableFuture<Out> list(In request) throws Exception {
+    CompletableFuture<Out> list(In request) {
         String tenant = request.text();
         if (tenant == null || tenant.isEmpty() || tenant.contains("/")) {
             throw new Refusal(Code.INVALID_ARGUMENT, "\"" + tenant + "\" is no tenant");
         }
-        return admin().namespaces().getNamespacesAsync(tenant).thenApply(found -> {
+        // Asked here first: the admin interface logs an error for a tenant that is not there.
+        return context.pulsar.getPulsarResources().getTenantResources().getTenantAsync(tenant).thenCompose(found -> {
+            if (found.isEmpty()) {
+                throw new Refusal(Code.NOT_FOUND, "there is no tenant " + tenant);
+            }
+            return Context.from(() -> admin().namespaces().getNamespacesAsync(tenant));
+        }).thenApply(found -> {
             TreeSet<String> names = new TreeSet<>();
             for (String name : found) {
                 // Names of three parts are of Pulsar 1.x.

@@ -63,11 +63,11 @@ public final class Services {
         operations.put(0x0503, authentication::end);
     }
 
-    /** The operations by number. Each runs on the broker's own threads: even to begin one may take a while. */
+    /** The operations by number. Each begins on threads of ours: even that may take a while. */
     public Map<Integer, Operation> operations() {
         Map<Integer, Operation> elsewhere = new HashMap<>();
         operations.forEach((number, operation) -> elsewhere.put(number, request -> CompletableFuture
-            .supplyAsync(() -> Context.from(() -> operation.call(request)), context.executor())
+            .supplyAsync(() -> Context.from(() -> operation.call(request)), context.executor)
             .thenCompose(answer -> answer)));
         return elsewhere;
     }
@@ -83,7 +83,7 @@ public final class Services {
         ownership.start();
     }
 
-    /** Sends no more events. */
+    /** Sends no more events. Operations go on: the plugin has not ended yet, and idle threads end by themselves. */
     public void end() {
         notices.end();
         ownership.end();
