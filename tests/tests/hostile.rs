@@ -15,12 +15,14 @@ use kafka_protocol::messages::{
     fetch_request, list_offsets_request, metadata_request, produce_request,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
-use kop_tests::broker::{Broker, is_reference};
+use kop_tests::broker::{Broker, is_pulsar, is_reference};
 use kop_tests::rd::{self, PATIENCE};
 use kop_tests::stat;
 
 /// How much a broker may grow under attack, in bytes.
 const GROWTH: u64 = 96 << 20;
+/// The same inside Pulsar, whose heap may take all that it was given at any time.
+const GROWTH_IN_A_JVM: u64 = GROWTH + (400 << 20);
 /// How long a connection's end or answer is waited for.
 const ANSWER: Duration = Duration::from_secs(20);
 
@@ -186,7 +188,8 @@ fn survives(attack: impl FnOnce(&mut Broker)) {
     is_served(&mut broker);
     let after = stat::memory(broker.pid()).expect("the broker's memory");
     let grown = after.peak.saturating_sub(before.resident);
-    assert!(grown < GROWTH, "grew by {} MiB", grown >> 20);
+    let bound = if is_pulsar() { GROWTH_IN_A_JVM } else { GROWTH };
+    assert!(grown < bound, "grew by {} MiB", grown >> 20);
     assert!(
         !broker.log().contains("panicked"),
         "a panic in the log:\n{}",
@@ -290,6 +293,7 @@ fn counts_that_promise_more_than_there_is_are_refused_without_memory() {
 #[test]
 fn connections_that_say_nothing_or_half_a_request_do_not_keep_others_from_being_served() {
     survives(|broker| {
+        let idle = stat::open_files(broker.pid()).expect("its files");
         let whole = frame(ApiKey::Metadata, 12, &MetadataRequest::default());
         let mut held = Vec::new();
         for number in 0..400 {
@@ -335,7 +339,7 @@ fn connections_that_say_nothing_or_half_a_request_do_not_keep_others_from_being_
         drop(held);
         let pid = broker.pid();
         kop_tests::process::eventually("the closed connections are let go", PATIENCE, || {
-            (stat::open_files(pid)? < 350).then_some(())
+            (stat::open_files(pid)? < idle + 200).then_some(())
         });
     });
 }
@@ -388,6 +392,7 @@ fn a_peer_that_never_reads_its_answers_is_held_back() {
 #[test]
 fn connections_that_are_reset_in_the_middle_leave_nothing_behind() {
     survives(|broker| {
+        let idle = stat::open_files(broker.pid()).expect("its files");
         let whole = frame(ApiKey::Metadata, 12, &MetadataRequest::default());
         for number in 0..500 {
             let mut stream = connect(broker);
@@ -396,7 +401,7 @@ fn connections_that_are_reset_in_the_middle_leave_nothing_behind() {
         }
         let pid = broker.pid();
         kop_tests::process::eventually("the connections are let go", PATIENCE, || {
-            (stat::open_files(pid)? < 350).then_some(())
+            (stat::open_files(pid)? < idle + 200).then_some(())
         });
     });
 }
