@@ -180,8 +180,9 @@ pub fn pulsar_rust() -> Result<Command, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let protox = fetched("protox", PROTOX, |folder| {
         let mut install = Command::new(&cargo);
-        install.args(["install", "-q", "--locked", "--features", "bin", "--root"]);
-        install.arg(folder).args(["--version", PROTOX, "protox"]);
+        install.args(["install", "-q", "--locked", "--debug", "--features", "bin"]);
+        install.arg("--root").arg(folder);
+        install.args(["--version", PROTOX, "protox"]);
         // Beside the target directory of this repository, which another cargo may hold.
         install.env("CARGO_TARGET_DIR", folder.join("build"));
         let installed = checked("installing protox", run(install, None, FETCH));

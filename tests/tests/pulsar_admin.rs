@@ -153,3 +153,60 @@ fn data_that_pulsar_has_truncated_is_gone_for_kafka_clients_and_offsets_go_on() 
         .collect();
     assert_eq!(offsets, (50..60).collect::<Vec<_>>());
 }
+
+#[test]
+fn the_namespace_of_committed_offsets_keeps_its_data_and_the_log_says_so() {
+    let broker = broker(or_skip!(release()));
+    let namespace = "/admin/v2/namespaces/public/__kafka";
+    let retention = broker.admin().json(&format!("{namespace}/retention"));
+    let retention = retention.expect("a policy");
+    let minutes = retention["retentionTimeInMinutes"].as_i64();
+    // Whoever consumes seldom must still find the commit.
+    assert!(
+        minutes.is_some_and(|it| it < 0 || it >= 7 * 24 * 60),
+        "{retention}"
+    );
+    assert_eq!(retention["retentionSizeInMB"], -1, "{retention}");
+    let ttl = broker.admin().json(&format!("{namespace}/messageTTL"));
+    assert_eq!(ttl.expect("a policy"), 259_200);
+    let log = broker.log();
+    let mut lines = log.lines();
+    assert!(
+        lines.any(|line| line.contains("public/__kafka") && line.contains("keeps data like this")),
+        "{log}"
+    );
+}
+
+#[test]
+fn topics_of_another_tenant_are_reached_by_their_full_names() {
+    let broker = Broker::with(
+        Options {
+            flavour: Some(Flavour::Pulsar(or_skip!(release()))),
+            ..Options::default()
+        }
+        .set("kopAllowedNamespaces", "public/default,other/ns"),
+    );
+    let (admin, bootstrap) = (broker.admin(), broker.bootstrap());
+    let tenant = r#"{"allowedClusters": ["standalone"]}"#;
+    admin
+        .must("PUT", "/admin/v2/tenants/other", tenant)
+        .expect("created");
+    admin
+        .must("PUT", "/admin/v2/namespaces/other/ns", "")
+        .expect("created");
+    admin
+        .create_partitioned("other/ns/theirs", 3)
+        .expect("created");
+    for name in ["persistent://other/ns/theirs", "persistent://other/ns/ours"] {
+        if name.ends_with("ours") {
+            rd::create_topic(&bootstrap, name, 3);
+            assert_eq!(admin.partitions("other/ns/ours"), Ok(3));
+        }
+        is_seen_at_once(&broker, name, Some(3));
+        rd::produce(&bootstrap, name, &[], &rd::numbered(2, 0..20));
+        assert_eq!(rd::read_all(&bootstrap, name, 3).len(), 20, "{name}");
+    }
+    // The short name is another topic's.
+    rd::create_topic(&bootstrap, "theirs", 1);
+    assert_eq!(rd::read_all(&bootstrap, "theirs", 1).len(), 0);
+}

@@ -24,6 +24,7 @@ use kop_tests::pulsar::release;
 use kop_tests::raw::Raw;
 use kop_tests::rd::{self, PATIENCE, Record};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::producer::Producer;
 use rdkafka::{Offset, TopicPartitionList};
@@ -198,7 +199,7 @@ fn all_brokers_name_one_coordinator_and_the_others_refuse_its_groups() {
 /// What a load found out.
 struct Load {
     acknowledged: Vec<(usize, (i32, i64))>,
-    failed: usize,
+    refused: Vec<(usize, KafkaError)>,
     /// The longest time between two acknowledgements.
     longest_gap: Duration,
 }
@@ -251,27 +252,31 @@ fn produce_until(bootstrap: &str, topic: &str, done: &AtomicBool) -> Load {
     producer.poll(Duration::ZERO);
     let outcomes = producer.context().known();
     assert_eq!(outcomes.len(), number, "every record has an outcome");
-    let failed = outcomes.values().filter(|it| it.is_err()).count();
-    let acknowledged = outcomes
-        .into_iter()
-        .filter_map(|(number, outcome)| Some((number, outcome.ok()?)))
-        .collect();
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    for (number, outcome) in outcomes {
+        match outcome {
+            Ok(place) => acknowledged.push((number, place)),
+            Err(error) => refused.push((number, error)),
+        }
+    }
     Load {
         acknowledged,
-        failed,
+        refused,
         longest_gap,
     }
 }
 
 /// Every acknowledged record is where it was said to be, once, and in the order of its producer.
 #[track_caller]
-fn check_load(cluster: &Cluster, topic: &str, load: &Load, enough: usize) {
-    assert_eq!(load.failed, 0, "records were refused for good");
+fn check_load(cluster: &mut Cluster, topic: &str, load: &Load, enough: usize) {
+    let refused = &load.refused;
+    let count = refused.len();
+    assert_eq!(count, 0, "refused for good: {:?}…", refused.first());
     let count = load.acknowledged.len();
     assert!(count >= enough, "only {count} records: no load");
     let mut stored: BTreeMap<(i32, i64), usize> = BTreeMap::new();
     let mut seen = BTreeMap::new();
-    for (partition, offset, _, value) in rd::read_all(&cluster.bootstrap(), topic, PARTITIONS) {
+    for (partition, offset, _, value) in rd::read_all(&cluster.living(), topic, PARTITIONS) {
         let text = String::from_utf8(value.expect("a value")).expect("text");
         let number: usize = text
             .split(' ')
@@ -312,7 +317,7 @@ fn unloading_under_load_loses_nothing_and_clients_go_on_within_seconds() {
             cluster.move_to(&topic, next);
         }
     });
-    check_load(&cluster, "unloaded", &load, 1_000);
+    check_load(&mut cluster, "unloaded", &load, 1_000);
     let gap = load.longest_gap;
     assert!(gap < Duration::from_secs(10), "a gap of {gap:?}");
     agreed(&mut cluster, "unloaded");
@@ -333,7 +338,7 @@ fn stopping_a_broker_and_killing_one_under_load_lose_no_record() {
         let owners = agreed(&mut cluster, "moved");
         assert!(owners.values().all(|owner| *owner == 0));
     });
-    check_load(&cluster, "moved", &load, 1_000);
+    check_load(&mut cluster, "moved", &load, 1_000);
     cluster.restart(1);
     agreed(&mut cluster, "moved");
 }

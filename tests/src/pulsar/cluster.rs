@@ -181,6 +181,15 @@ impl Cluster {
         addresses.collect::<Vec<_>>().join(",")
     }
 
+    /// Addresses of the brokers that run, for a client that takes none that is dead.
+    pub fn living(&mut self) -> String {
+        let brokers = self.brokers.iter_mut().filter_map(|broker| {
+            let runs = broker.is_running();
+            runs.then(|| broker.address().to_string())
+        });
+        brokers.collect::<Vec<_>>().join(",")
+    }
+
     /// The admin interface of a broker that runs.
     #[track_caller]
     pub fn admin(&mut self) -> Admin {
