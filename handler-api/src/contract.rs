@@ -31,6 +31,7 @@ pub use ledgers::*;
 pub use reading::*;
 pub use watching::*;
 
+use crate::auth::Credentials;
 use crate::control::{Event, Operation};
 use crate::ledger::{OpenLedgers, Opened};
 use crate::topics::{CreateTopic, Topic, TopicNames};
@@ -46,6 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub trait Subject: Send + Sync {
     /// A fresh host that knows the namespace `public/default` and no topic. What it has to tell goes to `witness`.
     fn start(&self, witness: Arc<Witness>) -> Box<dyn Running>;
+
+    /// Credentials of somebody who may do everything, if the host checks any.
+    fn credentials(&self) -> Option<Credentials> {
+        None
+    }
 }
 
 /// A host that was started for one test; dropping it ends it.
@@ -330,6 +336,7 @@ macro_rules! contract_facts {
             unknown_operations_and_malformed_requests_are_refused
             everything_is_looked_up_here_or_elsewhere
             permissions_are_answered_one_by_one
+            credentials_are_checked_where_they_are_asked_for
             rolling_over_keeps_entries_and_indexes
             trimming_moves_the_start_to_an_entry
             a_trimmed_ledger_goes_on_where_it_was

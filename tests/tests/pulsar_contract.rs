@@ -14,6 +14,13 @@ use kop_tests::pulsar::{jvm, release};
 /// How long the broker and all facts may take together.
 const ALL: Duration = Duration::from_secs(600);
 
+const TOKENS: &str = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken";
+const CLIENT_TOKENS: &str = "org.apache.pulsar.client.impl.auth.AuthenticationToken";
+/// A key for tokens, and a token of the role `superuser` made with it.
+const KEY: &str = "data:;base64,YSBzZWNyZXQgdGhhdCBvbmx5IHRlc3RzIGtub3csIDMyKw==";
+const SUPERUSER: &str =
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzdXBlcnVzZXIifQ.EZycWV5Ty9aHNxMjbIwUlKGvpHY8CPR0OUHEt1632A8";
+
 /// A broker with the plugin that runs the facts, and its results' file.
 struct Host {
     home: tempfile::TempDir,
@@ -83,6 +90,35 @@ fn every_fact_of_the_contract_holds_inside_a_broker() {
     assert!(held > skipped * 9, "too much is skipped:\n{told}");
     let log = host.service.output();
     assert!(!log.contains("panicked at"), "a panic in the log:\n{log}");
+}
+
+/// Clients must authenticate, and so must the broker's own admin client, through which topics are made.
+#[test]
+fn the_broker_decides_who_a_client_is_and_what_it_may_do() {
+    let release = or_skip!(release());
+    let client = format!("token:{SUPERUSER}");
+    let mut host = Host::start(
+        release,
+        &[
+            ("authenticationEnabled", "true"),
+            ("authorizationEnabled", "true"),
+            ("authenticationProviders", TOKENS),
+            ("tokenSecretKey", KEY),
+            ("superUserRoles", "superuser"),
+            ("brokerClientAuthenticationPlugin", CLIENT_TOKENS),
+            ("brokerClientAuthenticationParameters", &client),
+            ("contractToken", SUPERUSER),
+            ("contractFacts", "credentials permissions topic namespaces"),
+        ],
+    );
+    let told = host.results();
+    assert!(
+        told.contains("credentials_are_checked_where_they_are_asked_for ok\n"),
+        "{told}"
+    );
+    let facts = told.lines().filter(|line| *line != "end");
+    let failed: Vec<&str> = facts.filter(|line| !line.ends_with(" ok")).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 #[test]

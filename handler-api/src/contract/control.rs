@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::{Bench, PARTITION, Subject, TOPIC, kind};
-use crate::auth::{Action, Authorize, AuthorizeRequest, Resource, TopicOperation};
+use crate::auth::{
+    Action, Authenticate, Authorize, AuthorizeRequest, Credentials, EndSession, Resource, Session,
+    TopicOperation,
+};
 use crate::cursor::{CursorRequest, DeleteCursor, ListCursors, MarkDelete, OpenCursor};
 use crate::host::capability;
 use crate::ledger::{Rollover, Trim, TrimRequest};
@@ -505,4 +508,51 @@ pub fn permissions_are_answered_one_by_one(subject: &dyn Subject) {
     if !bench.host.has(capability::AUTHENTICATION) {
         assert_eq!(decisions.allowed, [true, true]);
     }
+}
+
+/// Who shows the right ones is known by a role until the session ends; a host without authentication knows nobody.
+pub fn credentials_are_checked_where_they_are_asked_for(subject: &dyn Subject) {
+    let bench = Bench::start(subject);
+    let shown = |method: &str, data: &'static [u8]| {
+        bench.control::<Authenticate>(&Credentials {
+            method: method.into(),
+            data: data.into(),
+            remote_address: "127.0.0.1:4711".into(),
+        })
+    };
+    if !bench.host.has(capability::AUTHENTICATION) {
+        assert_eq!(kind(shown("token", b"x")), ErrorCode::Unsupported);
+        return;
+    }
+    let unknown = shown("no-such-method", b"x");
+    assert_eq!(kind(unknown), ErrorCode::Unauthenticated);
+    let Some(credentials) = subject.credentials() else {
+        return;
+    };
+    let wrong = shown(&credentials.method, b"wrong");
+    assert_eq!(kind(wrong), ErrorCode::Unauthenticated);
+    let identity = bench.control::<Authenticate>(&credentials).unwrap();
+    assert!(!identity.role.is_empty());
+    let may_produce = |role: &str, session| {
+        let request = AuthorizeRequest {
+            role: role.into(),
+            session,
+            actions: vec![Action {
+                resource: Resource::Topic as i32,
+                name: TOPIC.into(),
+                operation: TopicOperation::Produce as i32,
+                subscription: String::new(),
+            }],
+        };
+        bench.control::<Authorize>(&request)
+    };
+    let allowed = may_produce(&identity.role, identity.session).unwrap();
+    assert_eq!(allowed.allowed, [true]);
+    assert_eq!(may_produce("", 0).unwrap().allowed, [false]);
+    let session = Session {
+        session: identity.session,
+    };
+    bench.control::<EndSession>(&session).unwrap();
+    let ended = may_produce(&identity.role, identity.session);
+    assert_eq!(kind(ended), ErrorCode::Unauthenticated);
 }

@@ -5,45 +5,36 @@ use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use handler_api::Level;
 use handler_api::contract::{FACTS, needs};
-use handler_api::{Host, Level};
 
-use crate::subject::{Listening, ThisHost};
+use crate::subject::ThisHost;
 
 /// The last panic of any thread, with its place.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Runs the facts whose names hold one of the words, all if there are none. The last line is `end`.
-pub(crate) fn run(host: &Host, listening: &Arc<Listening>, results: &Path, chosen: &[String]) {
-    if let Err(error) = try_run(host, listening, results, chosen) {
+pub(crate) fn run(subject: &ThisHost, results: &Path, chosen: &[String]) {
+    if let Err(error) = try_run(subject, results, chosen) {
         let text = format!("{}: {error}", results.display());
-        host.log(Level::Error, module_path!(), &text);
+        subject.host.log(Level::Error, module_path!(), &text);
     }
 }
 
-fn try_run(
-    host: &Host,
-    listening: &Arc<Listening>,
-    results: &Path,
-    chosen: &[String],
-) -> std::io::Result<()> {
+fn try_run(subject: &ThisHost, results: &Path, chosen: &[String]) -> std::io::Result<()> {
     std::panic::set_hook(Box::new(|panic| {
         *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();
     }));
     let mut file = File::create(results)?;
-    let subject = ThisHost {
-        host: host.clone(),
-        listening: Arc::clone(listening),
-    };
     for (name, fact) in FACTS {
         if !chosen.is_empty() && !chosen.iter().any(|word| name.contains(word.as_str())) {
             continue;
         }
-        let outcome = if !host.has(needs(name)) {
+        let outcome = if !subject.host.has(needs(name)) {
             "skipped".to_owned()
-        } else if catch_unwind(AssertUnwindSafe(|| fact(&subject))).is_ok() {
+        } else if catch_unwind(AssertUnwindSafe(|| fact(subject))).is_ok() {
             "ok".to_owned()
         } else {
             let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner);

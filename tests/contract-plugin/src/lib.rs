@@ -2,7 +2,8 @@
 //! be: `kafka`. So a host inside somebody else's process passes the very tests that the others pass.
 //!
 //! `contractResults` names the file to which it writes a line per fact; `contractFacts`, if set, chooses those whose names
-//! hold one of its words. With `contractStart=refused` it refuses to start.
+//! hold one of its words; `contractToken` is what somebody shows who may do everything. With `contractStart=refused` it
+//! refuses to start.
 
 mod facts;
 mod subject;
@@ -16,12 +17,13 @@ use handler_api::{
     ApiError, ErrorCode, Handle, Host, ListenerInfo, Position, ProtocolHandler, Reply,
 };
 
-use subject::Listening;
+use subject::{Listening, ThisHost};
 
 handler_api::export_handler!(ContractPlugin::default());
 
 const RESULTS: &str = "contractResults";
 const FACTS: &str = "contractFacts";
+const TOKEN: &str = "contractToken";
 const START: &str = "contractStart";
 
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ struct ContractPlugin {
 struct Settings {
     results: PathBuf,
     chosen: Vec<String>,
+    token: Option<String>,
     refuses: bool,
 }
 
@@ -61,6 +64,7 @@ impl ProtocolHandler for ContractPlugin {
         *locked(&self.settings) = Some(Settings {
             results: results.into(),
             chosen: words.split_whitespace().map(str::to_owned).collect(),
+            token: given(TOKEN).cloned(),
             refuses: given(START).is_some_and(|value| value == "refused"),
         });
         Ok(())
@@ -78,8 +82,12 @@ impl ProtocolHandler for ContractPlugin {
             let text = format!("{START}=refused: nothing can be started so; remove it");
             return Reply::err(refused(text));
         }
-        let listening = Arc::clone(&self.listening);
-        let run = move || facts::run(&host, &listening, &settings.results, &settings.chosen);
+        let subject = ThisHost {
+            host,
+            listening: Arc::clone(&self.listening),
+            token: settings.token,
+        };
+        let run = move || facts::run(&subject, &settings.results, &settings.chosen);
         let runner = std::thread::Builder::new().name("contract".to_owned());
         runner
             .spawn(run)

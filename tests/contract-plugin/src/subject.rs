@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use handler_api::auth::Credentials;
 use handler_api::contract::{Running, Subject, Witness};
 use handler_api::control::Operation;
 use handler_api::metadata::{DeleteValue, ListChildren, Path, PutRequest};
@@ -53,6 +54,8 @@ impl Listening {
 pub(crate) struct ThisHost {
     pub(crate) host: Host,
     pub(crate) listening: Arc<Listening>,
+    /// What somebody shows who may do everything.
+    pub(crate) token: Option<String>,
 }
 
 impl Subject for ThisHost {
@@ -62,6 +65,14 @@ impl Subject for ThisHost {
         Box::new(Served {
             host: self.host.clone(),
             listening: Arc::clone(&self.listening),
+        })
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        self.token.clone().map(|token| Credentials {
+            method: "token".to_owned(),
+            data: token.into(),
+            remote_address: "127.0.0.1:4711".to_owned(),
         })
     }
 }
