@@ -179,13 +179,14 @@ fn messages_from_before_the_broker_counted_have_no_offsets_and_disturb_nobody() 
         settings.set("defaultRetentionSizeInMB", "-1");
     });
     let bootstrap = format!("127.0.0.1:{}", ports.kafka);
-    let consumer = reader(&bootstrap, "old");
-    let bounds = eventually("the bounds", PATIENCE, || {
-        consumer
+    let bounds = eventually("the bounds", LIMIT, || {
+        let asking: BaseConsumer = rd::config(&bootstrap, &[]).create().ok()?;
+        asking
             .fetch_watermarks("old", 0, Duration::from_secs(5))
             .ok()
     });
     assert_eq!(bounds, (0, 0), "nothing has an offset yet");
+    let consumer = reader(&bootstrap, "old");
     rd::produce(&bootstrap, "old", &[], &[Record::to(0, "d")]);
     pulsar_writes(&url, topic, &["e"]);
     assert_eq!(next(&consumer), (0, "d".to_owned()));
