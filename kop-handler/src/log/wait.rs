@@ -113,7 +113,12 @@ fn list(partition: &Arc<Partition>, bell: &Arc<Bell>, offset: i64) -> u64 {
     };
     // Dying marks first and wakes then; so whoever is listed either sees the mark or is woken.
     if !partition.is_alive() || partition.high_watermark() > offset {
-        bell.ring();
+        // Whoever was listed meanwhile relies on the watch that is not set now.
+        if must_arm {
+            wake(partition);
+        } else {
+            bell.ring();
+        }
     } else if must_arm {
         // Not under the lock: the host may call back from within.
         match partition.shared.host.watch(partition.handle(), after) {

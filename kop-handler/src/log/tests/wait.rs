@@ -113,3 +113,20 @@ fn too_many_waiters_are_told_so() {
     let mut waiter = bed.logs.wait(&[(Arc::clone(&partition), 0)]);
     assert_eq!(rung(&mut waiter), Some(Wake::Overloaded));
 }
+
+#[test]
+fn who_waits_behind_what_is_there_does_not_leave_later_ones_asleep() {
+    let bed = Bed::quiet();
+    let partition = bed.open(0);
+    for _ in 0..3 {
+        bed.put(&partition, &[NOW_MS]);
+    }
+    let mut behind = bed.logs.wait(&[(Arc::clone(&partition), 1)]);
+    assert_eq!(rung(&mut behind), Some(Wake::Moved));
+    drop(behind);
+    let end = partition.high_watermark();
+    let mut waiter = bed.logs.wait(&[(Arc::clone(&partition), end)]);
+    assert_eq!(rung(&mut waiter), None);
+    bed.put(&partition, &[NOW_MS]);
+    assert_eq!(rung(&mut waiter), Some(Wake::Moved));
+}
