@@ -136,8 +136,8 @@ settings! {
     offsets_retention_check_interval_ms: u64 = "offsetsRetentionCheckIntervalMs", "600000", whole(1, MAX_MS);
     #[doc = "Time in ms within which a write to the offsets topic must be durable."]
     offset_commit_timeout_ms: u64 = "offsetCommitTimeoutMs", "5000", whole(1, MAX_MS);
-    #[doc = "How entries are written: kafka, mixed_kafka or pulsar (KoP: pulsar). A topic's property kafkaEntryFormat goes before it."]
-    entry_format: EntryFormat = "entryFormat", "kafka", entry_format;
+    #[doc = "How entries are written: kafka, mixed_kafka or pulsar. A topic's property kafkaEntryFormat goes before it."]
+    entry_format: EntryFormat = "entryFormat", "pulsar", entry_format;
     #[doc = "What batches are compressed with in entries of the format mixed_kafka: none (as the client did), gzip, snappy, lz4 or zstd. A topic's compression.type goes before it."]
     kafka_compression_type: MixedCompression = "kafkaCompressionType", "none", compression;
     #[doc = "Time in ms between two looks at retention and compaction of all partitions (Kafka: log.retention.check.interval.ms)."]

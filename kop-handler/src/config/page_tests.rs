@@ -85,9 +85,6 @@ const PULSARS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Settings whose default is not yet KoP's, and why.
-const DEPARTURES: &[(&str, &str)] = &[("entryFormat", "it comes with the tests that need it")];
-
 fn file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -226,14 +223,8 @@ fn the_page_of_settings_is_what_the_code_says() {
 fn every_key_of_kop_has_a_state_and_kops_default() {
     for (key, kops) in KOP.iter().flat_map(|(_, keys)| *keys) {
         let _ = state(key); // panics for one that nobody knows
-        let departs = DEPARTURES.iter().any(|(departure, _)| departure == key);
         if let Some(setting) = setting(key) {
-            assert_eq!(
-                setting.default != *kops,
-                departs,
-                "{key}: {} here, {kops} in KoP",
-                setting.default
-            );
+            assert_eq!(setting.default, *kops, "{key}");
         }
         if let Some(Verdict::NoCounterpart { default, .. }) = verdict(key) {
             assert_eq!(default, kops, "{key}");

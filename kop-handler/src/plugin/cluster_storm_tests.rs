@@ -372,7 +372,12 @@ async fn storm(seed: u64, weather: Weather) -> usize {
         &format!("persistent://public/default/{TOPIC}"),
         u32::try_from(PARTITIONS).unwrap()
     ));
-    let settings = [("offsetsTopicNumPartitions", "4")];
+    let format = if seed.is_multiple_of(2) {
+        "kafka"
+    } else {
+        "pulsar"
+    };
+    let settings = [("offsetsTopicNumPartitions", "4"), ("entryFormat", format)];
     let cluster = Cluster::start(sim.clone(), BROKERS, &settings).await;
     let dice = Dice::new(seed);
     sim.set_faults(weather.faults);

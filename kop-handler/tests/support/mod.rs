@@ -60,6 +60,7 @@ impl Plugin {
         let mut configuration: HashMap<String, String> = [
             ("kafkaListeners", "PLAINTEXT://127.0.0.1:0"),
             ("groupInitialRebalanceDelayMs", "0"),
+            ("entryFormat", "kafka"),
         ]
         .into_iter()
         .chain(settings.iter().copied())
