@@ -76,9 +76,15 @@ pub struct Ports {
     pub zookeeper: u16,
 }
 
+/// `KOP_TEST_ENTRY_FORMAT` is the format that brokers write in where a test does not say; `kafka` if it is not set, which
+/// Kafka's own brokers and clients can be compared with byte by byte.
+pub const ENTRY_FORMAT: &str = "KOP_TEST_ENTRY_FORMAT";
+
 /// The settings of a standalone broker of this release.
 pub fn settings(release: Release, ports: Ports) -> Settings {
     let mut settings = Settings::of_the_guide(ports.kafka);
+    let format = std::env::var(ENTRY_FORMAT);
+    settings.set("entryFormat", format.as_deref().unwrap_or("kafka"));
     settings.set_all(SMALL);
     settings.set_all(ALONE);
     settings.set("brokerServicePort", &ports.pulsar.to_string());
