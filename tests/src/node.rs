@@ -253,7 +253,7 @@ impl Node {
         }
         let config = home.join("standalone.conf");
         let keys = "messagingProtocols=kafka\nclusterName=test\nadvertisedAddress=127.0.0.1\nallowAutoTopicCreation=true\n\
-                    brokerDeleteInactiveTopicsEnabled=false\n";
+                    brokerDeleteInactiveTopicsEnabled=false\nentryFormat=kafka\n";
         std::fs::write(&config, keys).map_err(|error| format!("{}: {error}", config.display()))?;
         let mut command = Command::new(build.join("kop"));
         command.current_dir(home).arg("standalone");

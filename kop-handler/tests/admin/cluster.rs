@@ -30,7 +30,7 @@ async fn the_cluster_is_described_with_operations_only_when_asked() {
 
 #[tokio::test]
 async fn log_dirs_have_the_bytes_of_every_partition_that_exists() {
-    let plugin = Plugin::start(&[]).await;
+    let plugin = Plugin::start(&[("entryFormat", "kafka")]).await;
     let mut client = plugin.connect().await;
     create(&mut client, new_topic("t", 2, 1)).await;
     assert_eq!(
