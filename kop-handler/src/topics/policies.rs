@@ -19,9 +19,10 @@ const UNLIMITED: i64 = -1;
 const RETENTION: [&str; 3] = ["cleanup.policy", "retention.bytes", "retention.ms"];
 
 impl Topics {
-    /// Tells the host how long to keep a topic that was created.
+    /// Tells the host how long to keep a topic that was created. Of internal topics their namespace decides, which is told
+    /// what coordinators need ([`Self::ensure_namespaces`]).
     pub(super) async fn keep_as_configured(&self, full_name: &str, overrides: &Overrides) {
-        if !self.host.has(capability::HOST_RETENTION) {
+        if !self.host.has(capability::HOST_RETENTION) || self.names.is_internal(full_name) {
             return;
         }
         let long = |name| Some(overrides.long(name, &self.defaults));

@@ -46,6 +46,17 @@ async fn a_topic_of_kafkas_clients_is_kept_as_long_as_it_is_configured_for() {
 }
 
 #[tokio::test]
+async fn an_internal_topic_is_kept_as_its_namespace_is() {
+    let sim = pulsar();
+    let topics = topics(&sim, &[]);
+    let made = topics
+        .ensure_internal("__consumer_offsets", 1, &Overrides::default())
+        .await
+        .unwrap();
+    assert_eq!(sim.retention(&made.full_name), None);
+}
+
+#[tokio::test]
 async fn an_alteration_of_retention_reaches_the_host() {
     let sim = pulsar();
     let topics = topics(&sim, &[]);
