@@ -22,8 +22,8 @@ use crate::tools;
 
 /// How long the broker may take to accept connections, on a machine busy with other tests.
 const READY: Duration = Duration::from_secs(60);
-/// The same for a JVM with a bookie, a metadata store and a broker in it.
-const PULSAR_READY: Duration = Duration::from_secs(150);
+/// The same for a JVM with a whole broker in it.
+const JVM_READY: Duration = Duration::from_secs(150);
 /// How long an answer is waited for before it is asked again, and how long after a refusal.
 const ANSWER: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
@@ -186,8 +186,9 @@ impl Node {
         let command = self.command()?;
         let start = Instant::now();
         let (mut service, limit) = match self.flavour {
-            Flavour::Pulsar(_) => (jvm::start("Pulsar", command, &log)?, PULSAR_READY),
-            _ => (Service::start("the broker", command, &log)?, READY),
+            Flavour::Pulsar(_) => (jvm::start("Pulsar", command, &log)?, JVM_READY),
+            Flavour::Kafka => (Service::start("Kafka", command, &log)?, JVM_READY),
+            Flavour::Kop => (Service::start("the broker", command, &log)?, READY),
         };
         let address = self.address();
         let flavour = self.flavour;

@@ -93,7 +93,7 @@ pub fn wait_for_leaders(raw: &mut Raw, name: &str, partitions: i32) -> MetadataR
     *asked = (0..partitions)
         .map(|index| asked[0].clone().with_partition_index(index))
         .collect();
-    eventually("leaders that answer", Duration::from_secs(20), || {
+    eventually("leaders that answer", Duration::from_secs(60), || {
         let reply = raw.call(LIST_OFFSETS, &request);
         let ready = reply.topics[0].partitions.iter().all(|p| p.error_code == 0);
         ready.then_some(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{CreateTopicsRequest, DescribeClusterRequest, MetadataRequest};
-use kop_tests::broker::{Broker, Options};
+use kop_tests::broker::{Broker, Options, is_reference};
 use kop_tests::process::eventually;
 use kop_tests::raw::Raw;
 use uuid::Uuid;
@@ -94,11 +94,13 @@ fn a_thousand_partitions_are_answered_at_once() {
     assert_eq!(indexes, (0..1000).collect::<Vec<_>>());
 }
 
-/// Row 6: ten thousand partitions of ten topics in one reply. Kafka itself takes half a minute to make them.
+/// Row 6: ten thousand partitions of ten topics in one reply; in Apache Kafka, whose node takes minutes and gigabytes to
+/// make so many, one thousand of one.
 #[test]
 fn ten_thousand_partitions_are_told_in_one_reply() {
     let (_broker, mut raw) = start();
-    for number in 0..10 {
+    let topics = if is_reference() { 1 } else { 10 };
+    for number in 0..topics {
         let topic = CreatableTopic::default()
             .with_name(topic_name(&format!("wide-{number}")))
             .with_num_partitions(1000)
@@ -118,7 +120,7 @@ fn ten_thousand_partitions_are_told_in_one_reply() {
             .iter()
             .flat_map(|topic| &topic.partitions)
             .filter(|p| p.error_code == 0 && p.leader_id.0 >= 0);
-        (led.count() == 10_000).then_some((reply, took))
+        (led.count() == topics * 1000).then_some((reply, took))
     });
     assert!(took < Duration::from_secs(5), "took {took:?}");
     for topic in &reply.topics {
