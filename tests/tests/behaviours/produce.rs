@@ -443,7 +443,8 @@ fn zstd_needs_produce_7_and_fetch_10() {
         let error = fetch_in(&mut raw, version, "zstd", id, 0, 0).error_code;
         assert_eq!(
             error,
-            if version < 10 {
+            // Kafka 4.3.1 has dropped the check: a client that cannot know zstd meets bytes that it cannot read.
+            if version < 10 && !is_reference() {
                 UNSUPPORTED_COMPRESSION
             } else {
                 0
