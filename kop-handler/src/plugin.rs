@@ -305,6 +305,8 @@ impl Inner {
 }
 
 #[cfg(test)]
+mod cluster_members_tests;
+#[cfg(test)]
 mod cluster_storm_tests;
 #[cfg(test)]
 mod cluster_testing;
