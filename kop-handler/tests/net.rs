@@ -574,3 +574,26 @@ async fn a_client_that_leaves_in_the_middle_leaves_nothing_behind() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test]
+async fn a_broker_whose_topics_others_share_does_not_start_where_they_would_be_lost() {
+    let configuration = [
+        ("kafkaListeners", "PLAINTEXT://127.0.0.1:0"),
+        ("brokerDeleteInactiveTopicsEnabled", "true"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let handler = Handler::of(KafkaHandler::new());
+    handler.initialize(&configuration).unwrap();
+    let refused = handler.start(SimHost::new(1).services()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::InvalidConfiguration);
+    assert!(
+        refused
+            .message
+            .starts_with("brokerDeleteInactiveTopicsEnabled=true: "),
+        "{refused}"
+    );
+    // A broker that is alone never deletes a topic for being unused.
+    let alone = Plugin::start(&[("brokerDeleteInactiveTopicsEnabled", "true")]).await;
+    alone.connect().await;
+}

@@ -220,3 +220,48 @@ fn listeners_that_cannot_work_are_refused() {
     let none = Config::parse(&HashMap::new()).expect_err("listeners are required");
     assert!(none.to_string().contains("kafkaListeners is missing"));
 }
+
+#[test]
+fn prerequisites_that_are_set_wrong_name_key_and_cure() {
+    const INDEX: &str = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor";
+    const TIME: &str =
+        "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor";
+    let both = format!("{TIME}, {INDEX}");
+    for (key, value, cure) in [
+        ("brokerEntryMetadataInterceptors", TIME, Some(INDEX)),
+        ("brokerEntryMetadataInterceptors", &both, None),
+        ("brokerEntryMetadataInterceptors", "", None),
+        (
+            "brokerDeleteInactiveTopicsEnabled",
+            "true",
+            Some("set it to false"),
+        ),
+        ("brokerDeleteInactiveTopicsEnabled", "false", None),
+    ] {
+        let broken = config(&[(key, value)]).broken_prerequisites;
+        match cure {
+            None => assert!(broken.is_empty(), "{broken:?}"),
+            Some(cure) => {
+                let [line] = broken.as_slice() else {
+                    panic!("{broken:?}")
+                };
+                assert!(line.starts_with(&format!("{key}={value}: ")), "{line}");
+                assert!(line.contains(cure) && line.lines().count() == 1, "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn namespaces_that_cannot_be_listed_are_refused() {
+    for bad in ["public", "a/b/c", "a/", "/b", "a/b,*", "a b/c"] {
+        let text = refusal(&[("kopAllowedNamespaces", bad)]);
+        assert!(text.contains("tenant/namespace"), "{text}");
+    }
+    for good in ["${tenant}/default", "a/*", "a/b, ${tenant}/*"] {
+        assert_eq!(
+            config(&[("kopAllowedNamespaces", good)]).kop_allowed_namespaces,
+            good
+        );
+    }
+}

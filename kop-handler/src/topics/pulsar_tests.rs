@@ -1,10 +1,11 @@
 //! Topics on a host that is like a Pulsar broker: it gives up data by policies of its own.
 
 use handler_api::capability;
-use host_shim::sim::SimHost;
+use host_shim::sim::{Faults, SimHost};
 
 use super::configs::Overrides;
 use super::fixture::topics;
+use crate::error::Fault;
 
 const T: &str = "persistent://public/default/t";
 const WEEK_MS: i64 = 604_800_000;
@@ -121,4 +122,19 @@ async fn compaction_is_refused_where_ledgers_cannot_be_replaced() {
         assert_eq!(topics_of(pulsar()).check_storage(&configs).is_ok(), legal);
         assert!(topics_of(SimHost::new(1)).check_storage(&configs).is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_lookup_that_is_not_answered_ends_in_time() {
+    let sim = pulsar();
+    let topics = topics(&sim, &[("brokerLookupTimeoutMs", "20")]);
+    let topic = topics.create("t", 1, &Overrides::default()).await.unwrap();
+    // From now on nobody completes what is under way.
+    sim.set_faults(Faults::slow());
+    let fault = topics
+        .topic_leaders(&[topic], "PLAINTEXT")
+        .await
+        .unwrap_err();
+    assert!(matches!(fault, Fault::TimedOut(_)), "{fault:?}");
+    assert!(fault.to_string().contains("brokerLookupTimeoutMs"));
 }
