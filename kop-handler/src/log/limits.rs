@@ -69,3 +69,6 @@ pub const MAX_COMPACTED_LEDGER: u64 = 32 * 1024 * 1024;
 
 /// New content of a ledger larger than this is not built; the ledger stays as it is.
 pub const MAX_CONTENT: usize = 128 * 1024 * 1024;
+
+/// Entries of a partition that are reported as not readable while it is open; a topic may be full of them.
+pub const MAX_REPORTED: usize = 100;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use handler_api::Handle;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use super::limits::MAX_REPORTED;
 use super::pending::{Arrived, Pendings};
 use super::positions::Positions;
 use super::producers::{Producers, StoredBatch};
@@ -36,8 +37,8 @@ pub struct Partition {
     /// Whether it was cleaned once: then the host's first message may be one behind the first offset, since cleaning
     /// leaves gaps, and the start is what is stored beside the entries.
     was_cleaned: AtomicBool,
-    /// Offset up to which entries that cannot be read were reported.
-    reported: AtomicI64,
+    /// Indexes of entries that cannot be read and were reported.
+    reported: Mutex<BTreeSet<i64>>,
     settings: RwLock<Arc<TopicSettings>>,
     state: Mutex<State>,
     pub(super) positions: Mutex<Positions>,
@@ -113,7 +114,7 @@ impl Partition {
             end: AtomicI64::new(end),
             start: AtomicI64::new(start.max(restored.log_start.min(end))),
             was_cleaned: AtomicBool::new(was_cleaned),
-            reported: AtomicI64::new(-1),
+            reported: Mutex::default(),
             settings: RwLock::new(Arc::new(settings)),
             state: Mutex::new(State {
                 producers: restored.producers,
@@ -280,9 +281,10 @@ impl Partition {
         self.was_cleaned.store(true, Ordering::Release);
     }
 
-    /// Whether the entry with this index, which cannot be read, was not reported yet.
+    /// Whether the entry with this index, which cannot be read, is to be reported: each once, and only so many.
     pub(super) fn is_first_report(&self, index: i64) -> bool {
-        self.reported.fetch_max(index, Ordering::AcqRel) < index
+        let mut reported = self.reported.lock();
+        reported.len() < MAX_REPORTED && reported.insert(index)
     }
 
     /// Marks it dead and wakes who waits. Returns whether it lived.
