@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,7 +31,7 @@ use crate::table::Table;
 /// How long Java may take for anything but an append.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the plugin may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// Threads for what no call of the plugin's waits for.
 const BACKGROUND_THREADS: usize = 1;
 
@@ -86,6 +86,7 @@ pub(crate) struct Bridge {
     handler: RwLock<Option<Arc<Handler>>>,
     started: RwLock<Option<(ControlRef, Settings)>>,
     runtime: Mutex<Option<Runtime>>,
+    is_closing: AtomicBool,
 }
 
 static BRIDGE: RwLock<Option<Arc<Bridge>>> = RwLock::new(None);
@@ -138,6 +139,7 @@ pub(crate) fn initialize(
         handler: RwLock::new(Some(Arc::new(handler))),
         started: RwLock::new(None),
         runtime: Mutex::new(Some(runtime)),
+        is_closing: AtomicBool::new(false),
     };
     *BRIDGE.write() = Some(Arc::new(bridge));
     Ok(())
@@ -170,11 +172,16 @@ pub(crate) fn start(control: ControlRef, settings: Settings) -> Result<(), ApiEr
 
 /// Ends the plugin and the bridge. What is not done in time is left alone.
 pub(crate) fn close(timeout: Duration) -> Result<(), ApiError> {
-    let Some(bridge) = BRIDGE.write().take() else {
+    let Some(bridge) = current() else {
         return Ok(());
     };
+    if bridge.is_closing.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
     let deadline = Instant::now() + timeout;
+    // Java's answers still find the bridge meanwhile: the plugin lets what is in flight end.
     let outcome = bridge.close_plugin(timeout);
+    BRIDGE.write().take();
     for partition in bridge.table.drain() {
         partition.die("the broker is shutting down");
         let _ = partition.java.forget();
@@ -183,7 +190,8 @@ pub(crate) fn close(timeout: Duration) -> Result<(), ApiError> {
         bridge.fail(call, closing());
     }
     bridge.started.write().take();
-    if let Some(runtime) = bridge.runtime.lock().take() {
+    let runtime = bridge.runtime.lock().take();
+    if let Some(runtime) = runtime {
         runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));
     }
     match outcome {

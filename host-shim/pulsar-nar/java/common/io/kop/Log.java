@@ -5,7 +5,7 @@ import org.slf4j.LoggerFactory;
 
 /** Lines of the native half in the broker's log. Levels: 1 error, 2 warn, 3 info, 4 debug, 5 trace. */
 final class Log {
-    private static final Logger ROOT = LoggerFactory.getLogger("kop");
+    private static final Logger ROOT = LoggerFactory.getLogger("io.kop");
 
     private Log() {
     }
@@ -17,7 +17,7 @@ final class Log {
 
     /** Writes a line; {@code module} is a Rust path, and becomes the logger's name. */
     static void line(int level, String module, String message) {
-        Logger logger = LoggerFactory.getLogger("kop." + module.replace("::", "."));
+        Logger logger = LoggerFactory.getLogger("io.kop." + module.replace("::", "."));
         switch (level) {
             case 1:
                 logger.error(message);

@@ -18,7 +18,7 @@ import org.slf4j.LoggerFactory;
 final class Serving {
     static final long CLOSE_TIMEOUT_MS = 10_000;
 
-    private static final Logger LOG = LoggerFactory.getLogger("kop");
+    private static final Logger LOG = LoggerFactory.getLogger("io.kop");
     private static final long LOOK_AGAIN_MS = 20;
     private static final long SWEEP_MS = 1_000;
     private static final long APPEND_TIMEOUT_MS = 60_000;
