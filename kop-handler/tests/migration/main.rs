@@ -296,8 +296,11 @@ async fn commit(client: &mut Client, group: &str, topic: &str, offset: i64) {
     assert_eq!(reply.topics[0].partitions[0].error_code, 0);
 }
 
-/// What a reader of KoP finds in an entry of the offsets topic: key of the message, then key and value of each record.
-fn as_kop_reads(entry: Bytes) -> Vec<(Bytes, Vec<(Bytes, Option<Bytes>)>)> {
+/// A message of the offsets topic as a reader of KoP finds it: its key, then key and value of each record.
+type KopMessage = (Bytes, Vec<(Bytes, Option<Bytes>)>);
+
+/// What a reader of KoP finds in an entry of the offsets topic; it cannot read a null value.
+fn as_kop_reads(entry: Bytes) -> Vec<KopMessage> {
     let own = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
     let outer = format::decode([entry]).unwrap().contiguous();
     let messages = BatchView::parse(&outer).unwrap().records(1 << 20).unwrap();
@@ -306,7 +309,7 @@ fn as_kop_reads(entry: Bytes) -> Vec<(Bytes, Vec<(Bytes, Option<Bytes>)>)> {
         .map(|message| {
             let message = message.unwrap();
             let mut records = Vec::new();
-            for batch in Batches::new(own(message.value.expect("KoP cannot read a null value"))) {
+            for batch in Batches::new(own(message.value.unwrap())) {
                 let inner = batch.unwrap().records(1 << 20).unwrap();
                 records.extend(inner.iter().map(|record| {
                     let record = record.unwrap();
