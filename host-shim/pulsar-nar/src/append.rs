@@ -136,6 +136,9 @@ impl Bridge {
         );
         if is_fatal {
             self.close_partition(&append.partition, &error.message);
+        } else if let Some(bridge) = crate::bridge::current() {
+            // While it was under way nobody looked at what others wrote.
+            bridge.refresh_later(Arc::clone(&append.partition));
         }
         let _ = append.reply.send(Err(error));
     }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -22,6 +23,9 @@ use crate::partition::{Bounds, Partition, Watched};
 const MAX_ENTRIES_PER_READ: u64 = 100;
 /// Most partitions that are read at once for one call.
 const MAX_READS_AT_ONCE: usize = 64;
+/// Pauses before a partition is looked at again that could not be read.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How often the bounds are learned anew while others write all the time; then those that are known will do.
 const MAX_REFRESHES: usize = 3;
 
@@ -348,14 +352,18 @@ impl Bridge {
         Ok(start)
     }
 
-    /// Learns what has changed of a partition, some time.
+    /// Learns what has changed of a partition, some time. Tried again if it fails: somebody may wait to be woken by it.
     pub(crate) fn refresh_later(self: &Arc<Self>, partition: Arc<Partition>) {
         let bridge = Arc::clone(self);
         self.spawn(async move {
-            if let Err(error) = bridge.bounds(&partition).await
-                && error.kind() != ErrorCode::HandleClosed
-            {
-                tracing::warn!("{}: {error}", partition.name);
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = bridge.bounds(&partition).await {
+                if error.kind() == ErrorCode::HandleClosed {
+                    return;
+                }
+                tracing::warn!("{}: {error}; looked at again in {pause:?}", partition.name);
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
             }
         });
     }
