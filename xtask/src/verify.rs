@@ -169,16 +169,13 @@ impl Verifier {
 
     /// Builds the NAR, as it is tested and as it is shipped, and runs the tests inside real Pulsar brokers.
     fn inside_pulsar(&mut self, programs: &[Program]) {
-        let itself = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("xtask"));
-        let nar = |arguments: &[&str]| {
-            let mut command = Command::new(&itself);
-            command.arg("nar").args(arguments);
-            command
-        };
-        if !self.command_step(NAR, nar(&["--debug", "--built"])) {
+        // Through cargo: the build before has replaced the file of this very program.
+        let nar = |arguments: &[&str]| self.cargo(&[&["xtask", "nar"], arguments].concat());
+        let (tested, shipped) = (nar(&["--debug", "--built"]), nar(&[]));
+        if !self.command_step(NAR, tested) {
             return;
         }
-        self.command_step(SHIPPED, nar(&[]));
+        self.command_step(SHIPPED, shipped);
         let long = self.asked.long;
         for leg in LEGS.into_iter().filter(|leg| leg.is_due(long)) {
             let before = self.totals.tests();

@@ -16,7 +16,7 @@ use kop_handler::format::EntryFormat;
 use kop_handler::wire::batch::{BatchBuilder, BatchView, Compression, ControlType, NewRecord};
 use kop_tests::broker::{Broker, not_embedded};
 use kop_tests::raw::Raw;
-use kop_tests::skip::skip;
+use kop_tests::skip::inapplicable;
 
 use crate::kit::{
     LIST_OFFSETS, advertised, append, batch_of, create, end_offset, list_offset,
@@ -183,7 +183,7 @@ fn store_marker(data: &Path, partition: &str) {
 fn a_time_never_finds_a_control_batch() {
     // Kafka 4.3.1 finds the marker; clients skip it, so that they see no difference.
     if let Some(reason) = not_embedded("the marker that is stored at rest") {
-        return skip(&reason);
+        return inapplicable(&reason);
     }
     let mut broker = Broker::start();
     let base = now_ms() - 100_000;
