@@ -53,7 +53,7 @@ final class Ledgers {
             all.add(partitions.open(name).handle((partition, failure) -> {
                 Opened opened = new Opened();
                 opened.partition = partition;
-                opened.refusal = failure == null ? null : Faults.explain(failure);
+                opened.refusal = failure == null ? null : Faults.explainOpening(failure);
                 return opened;
             }));
         }

@@ -33,6 +33,16 @@ public final class Faults {
         return new Refusal(code(cause), message);
     }
 
+    /**
+     * The same for the opening of a topic. While a bundle changes hands the broker has no names for what comes of it (plain
+     * illegal states, lost races for locks and versions): all of that passes, and is to be tried again.
+     */
+    public static Refusal explainOpening(Throwable failure) {
+        Refusal plain = explain(failure);
+        boolean passes = plain.code() == Code.INTERNAL || plain.code() == Code.CONFLICT;
+        return passes ? new Refusal(Code.NOT_READY, plain.getMessage()) : plain;
+    }
+
     /** What the broker's own admin client was answered. */
     private static Refusal ofAdmin(PulsarAdminException failure, String message) {
         switch (failure.getStatusCode()) {
@@ -83,6 +93,7 @@ public final class Faults {
             case "TooManyRequestsException":
             case "ConnectException":
             case "MetaStoreException":
+            case "LockBusyException":
                 return Code.NOT_READY;
             case "NotAuthorizedException":
                 return Code.UNAUTHORIZED;
@@ -99,6 +110,9 @@ public final class Faults {
                 return Code.HANDLE_CLOSED;
             case "TimeoutException":
                 return Code.TIMEOUT;
+            case "ManagedLedgerException":
+                // What a cursor of a ledger that was closed meanwhile is told has no class of its own.
+                return String.valueOf(cause.getMessage()).contains("already been closed") ? Code.HANDLE_CLOSED : Code.INTERNAL;
             default:
                 return Code.INTERNAL;
         }
