@@ -175,7 +175,9 @@ impl Verifier {
         if !self.command_step(NAR, tested) {
             return;
         }
-        self.command_step(SHIPPED, shipped);
+        if self.asked.long {
+            self.command_step(SHIPPED, shipped);
+        }
         let long = self.asked.long;
         for leg in LEGS.into_iter().filter(|leg| leg.is_due(long)) {
             let before = self.totals.tests();
