@@ -10,6 +10,7 @@ import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.*;
@@ -348,16 +349,29 @@ public class InteropClient {
         ok("admin.cluster");
 
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        admin.incrementalAlterConfigs(Map.of(resource, List.of(
-            new AlterConfigOp(new ConfigEntry("retention.ms", "86400000"), AlterConfigOp.OpType.SET),
-            new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact"), AlterConfigOp.OpType.APPEND)))).all().get();
+        AlterConfigOp compact = new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact"), AlterConfigOp.OpType.APPEND);
+        AlterConfigOp retain = new AlterConfigOp(new ConfigEntry("retention.ms", "86400000"), AlterConfigOp.OpType.SET);
+        List<AlterConfigOp> changes = new ArrayList<>(List.of(retain, compact));
+        Set<String> policies = Set.of("delete", "compact");
+        if (System.getenv("KOP_TEST_HOST") != null) {
+            // Inside Pulsar nothing can compact a topic and keep its offsets: that is refused, and changes nothing.
+            try {
+                admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
+                throw new IllegalStateException("compaction was promised");
+            } catch (ExecutionException refused) {
+                check(refused.getCause() instanceof InvalidConfigurationException, refused);
+            }
+            changes.remove(compact);
+            policies = Set.of("delete");
+        }
+        admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
         long limit = System.currentTimeMillis() + LIMIT_MS;
         while (true) {
             Config config = admin.describeConfigs(List.of(resource)).all().get().get(resource);
             ConfigEntry retention = config.get("retention.ms");
             if (retention.value().equals("86400000")) {
                 check(retention.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, retention);
-                check(Set.of(config.get("cleanup.policy").value().split(",")).equals(Set.of("delete", "compact")), config.get("cleanup.policy"));
+                check(Set.of(config.get("cleanup.policy").value().split(",")).equals(policies), config.get("cleanup.policy"));
                 check(config.get("segment.bytes").isDefault(), config.get("segment.bytes"));
                 break;
             }
