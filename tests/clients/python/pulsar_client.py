@@ -27,7 +27,8 @@ def produce(client, topic, compression, batch):
         topic,
         compression_type=CODECS[compression],
         batching_enabled=batched,
-        batching_max_messages=max(batch, 1),
+        # The client wants more than one; batches of one are flushed one by one.
+        batching_max_messages=max(batch, 2),
         # A batch leaves when it is full, or by the flush.
         batching_max_publish_delay_ms=60_000 if batched else 10,
         block_if_queue_full=True,
@@ -44,6 +45,8 @@ def produce(client, topic, compression, batch):
         options = {name: message[name] for name in ("partition_key", "ordering_key", "properties", "event_timestamp") if name in message}
         producer.send_async(bytes.fromhex(message["data"]), done, **options)
         count += 1
+        if batch == 1:
+            producer.flush()
     producer.flush()
     producer.close()
     assert len(sent) == count, f"{len(sent)} of {count} were acknowledged"
