@@ -77,7 +77,9 @@ async fn produce(
     for line in std::io::stdin().lock().lines() {
         sent.push(producer.send_non_blocking(message(&line?)?).await?);
     }
-    producer.send_batch().await?;
+    if batch > 1 {
+        producer.send_batch().await?;
+    }
     for receipt in sent {
         let id = receipt.await?.message_id.ok_or("a receipt without id")?;
         println!("{}", json!(format!("({},{})", id.ledger_id, id.entry_id)));
