@@ -2,67 +2,49 @@
 //!
 //! Encoding goes straight into the output. It must not know what the bytes mean.
 
+use std::fmt::{self, Write};
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::display::Base64Display;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::BufMut;
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Writes padding; reads texts that lack it, and does not look at the bits behind the last byte.
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Length of the text of so many bytes.
 pub(super) const fn encoded_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
 
+/// A buffer as what text is written to; it grows as it must, so writing never fails.
+struct Text<'a, B>(&'a mut B);
+
+impl<B: BufMut> Write for Text<'_, B> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.put_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
 /// Writes the text of some bytes.
 pub(super) fn encode(out: &mut impl BufMut, bytes: &[u8]) {
-    for chunk in bytes.chunks(3) {
-        let at = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
-        let group = (at(0) << 16) | (at(1) << 8) | at(2);
-        let digit = |shift: u32| {
-            let digit = (group >> shift) as usize & 63;
-            ALPHABET.get(digit).copied().unwrap_or(b'=')
-        };
-        let mut text = [digit(18), digit(12), digit(6), digit(0)];
-        if chunk.len() < 3 {
-            text[3] = b'=';
-        }
-        if chunk.len() < 2 {
-            text[2] = b'=';
-        }
-        out.put_slice(&text);
-    }
+    let _ = write!(Text(out), "{}", Base64Display::new(bytes, &ENGINE));
 }
 
-/// Adds the bytes of a text to `out`; padding may be missing. `None` if no bytes have this text.
+/// Adds the bytes of a text to `out`; padding may be missing as a whole. `None` if no bytes have this text.
 pub(super) fn decode(out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
-    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let text = match padding {
-        0 => text,
-        1 | 2 if text.len().is_multiple_of(4) => text.get(..text.len() - padding)?,
-        _ => return None,
-    };
-    for chunk in text.chunks(4) {
-        let mut group = 0u32;
-        for letter in chunk {
-            group = (group << 6) | u32::from(digit(*letter)?);
-        }
-        match chunk.len() {
-            4 => out.extend_from_slice(group.to_be_bytes().get(1..)?),
-            3 => out.extend_from_slice((group >> 2).to_be_bytes().get(2..)?),
-            2 => out.push((group >> 4) as u8),
-            _ => return None,
-        }
+    let is_padded = text.last() == Some(&b'=');
+    if is_padded && !text.len().is_multiple_of(4) {
+        return None;
     }
-    Some(())
-}
-
-const fn digit(letter: u8) -> Option<u8> {
-    match letter {
-        b'A'..=b'Z' => Some(letter - b'A'),
-        b'a'..=b'z' => Some(letter - b'a' + 26),
-        b'0'..=b'9' => Some(letter - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+    ENGINE.decode_vec(text, out).ok()
 }
 
 #[cfg(test)]
