@@ -56,6 +56,14 @@ pub(crate) fn missing() -> Vec<&'static Toolchain> {
         .collect()
 }
 
+/// What building for Pulsar and starting one needs and this machine lacks.
+pub(crate) fn missing_for_pulsar() -> Option<&'static Toolchain> {
+    let needed = ["JDK 17", "Maven"];
+    missing()
+        .into_iter()
+        .find(|toolchain| needed.contains(&toolchain.name))
+}
+
 fn is_there(toolchain: &Toolchain) -> bool {
     match toolchain.name {
         "JDK 25" => Jdk::of(25).is_ok(),
